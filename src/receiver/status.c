@@ -80,6 +80,17 @@ static uint32 unshown = 0;
 
 /*** what the core apply loop does ***/
 
+/* The transaction that failed is committed or skipped. */
+static void
+forget_failure(void)
+{
+	PapplyFailure *failure = &papply_statistics_progress->failure;
+
+	failure->final_lsn = InvalidXLogRecPtr;
+	if (failure->kind == PAPPLY_FAILURE_TRANSACTION)
+		failure->kind = PAPPLY_FAILURE_NONE;
+}
+
 static void
 note_begin(const PapplyTap *tap)
 {
@@ -100,6 +111,8 @@ note_end(const PapplyTap *tap)
 	PapplyProgress *progress = papply_statistics_progress;
 
 	progress->leader.is_applying = false;
+	if (tap->begin.final_lsn == progress->failure.final_lsn)
+		forget_failure();		/* at once: others may follow for a long time */
 	if (papply_pool != NULL)	/* see show_queue() */
 		return;
 	progress->oldest_commit_time = 0;
@@ -292,15 +305,12 @@ show_native(void)
 
 /* Forget a failure if its transaction has been committed or skipped. */
 static void
-forget_failure(void)
+forget_if_committed(void)
 {
 	PapplyProgress *progress = papply_statistics_progress;
 
-	if (progress->committed_lsn <= progress->failure.final_lsn)
-		return;
-	progress->failure.final_lsn = InvalidXLogRecPtr;
-	if (progress->failure.kind == PAPPLY_FAILURE_TRANSACTION)
-		progress->failure.kind = PAPPLY_FAILURE_NONE;
+	if (progress->committed_lsn > progress->failure.final_lsn)
+		forget_failure();
 }
 
 void
@@ -311,7 +321,7 @@ papply_status_update(bool has_pool, bool is_idle)
 	else
 		show_native();
 	unshown = 0;
-	forget_failure();
+	forget_if_committed();
 	take_sample(has_pool);
 }
 

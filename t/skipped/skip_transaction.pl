@@ -117,6 +117,15 @@ sub fails
 	return;
 }
 
+# Wait until a process waits for that lock.
+sub waits_for
+{
+	my ($lock) = @_;
+	$subscriber->wait_until("count(*) = 1 FROM pg_locks WHERE NOT granted AND $lock",
+		"nothing waits for $lock");
+	return;
+}
+
 sub overcomes
 {
 	$subscriber->sql('ALTER SUBSCRIPTION tap ENABLE');
@@ -257,6 +266,46 @@ sub test_all
 	is(stored('id'), '', "$how: and not stored");
 	$publisher->sql('DELETE FROM items WHERE id >= 200');
 	all_equal("$how, not stored");
+
+	# It is not lost by another skip: while the apply worker reads a catalog, just after
+	# the commit, or waits in the next transaction.
+	fails('INSERT INTO items VALUES (350, -1)');
+	$id = $subscriber->sql(q(SELECT parallel_apply.skip_transaction('tap')));
+	my $gate = $subscriber->hold(
+		'CREATE INDEX kept_gate ON parallel_apply.kept_messages (id)');
+	my $row =
+	  $subscriber->hold('SELECT * FROM items WHERE id = 5 FOR UPDATE');
+	$subscriber->sql('ALTER SUBSCRIPTION tap ENABLE');
+	waits_for(
+		q(relation = 'parallel_apply.kept_messages'::regclass AND mode = 'RowExclusiveLock')
+	);
+	$subscriber->sql(
+		'SET allow_system_table_mods = on; UPDATE pg_subscription_rel SET srsublsn = srsublsn'
+	);
+	my $catalog = $subscriber->hold(
+		'LOCK TABLE pg_subscription_rel IN ACCESS EXCLUSIVE MODE');
+	$gate->query_safe('ROLLBACK');
+	waits_for(q(relation = 'pg_subscription_rel'::regclass));
+	my $again = q(SELECT parallel_apply.skip_transaction('tap', keep => false));
+	$subscriber->refuses(
+		$again,
+		qr/ERROR: +skip WAL location .* must be greater than origin LSN/,
+		"$how: what was just stored is not removed by another skip");
+	$catalog->release;
+	waits_for(q(locktype = 'transactionid'));
+	$subscriber->refuses(
+		$again,
+		qr/ERROR: +subscription "tap" has no failing transaction/,
+		"$how: nor is it failing when the next one is applied");
+	$row->release;
+	end_sessions($gate);
+	$publisher->wait_applied;
+	$subscriber->repair_fault;
+	is(stored('id, changes'), "$id|1", "$how: it is stored");
+	make_changes($id);
+	all_equal("$how, skipped again");
+	$publisher->sql('DELETE FROM items WHERE id >= 200');
+	$publisher->wait_applied;
 
 	# Another transaction comes first.
 	fails('INSERT INTO items VALUES (400, -1)');
@@ -485,7 +534,7 @@ finish(
 	$publisher,
 	$subscriber,
 	qr/ERROR:  new row for relation "items" violates check constraint "positive"/,
-	qr/ERROR:  (incorrect binary data format|subscription "tap" has no failing|skipped transaction \d+ does not exist|cannot drop extension|cannot (remove the data|change materialized view)|must be owner|permission denied (to drop|for table public.items)|table "items" is not synchronized)/,
+	qr/ERROR:  (incorrect binary data format|subscription "tap" has no failing|skipped transaction \d+ does not exist|skip WAL location|cannot drop extension|cannot (remove the data|change materialized view)|must be owner|permission denied (to drop|for table public.items)|table "items" is not synchronized)/,
 	qr/(the database system is|terminating|could not receive data from WAL stream)/
 );
 done_testing();
