@@ -749,7 +749,7 @@ CREATE VIEW parallel_apply.skipped_transactions WITH (security_barrier) AS
       CROSS JOIN LATERAL (
            SELECT parallel_apply.get_data_visibility(k.subid, k.schemaname, k.relname) AS may_see) AS r
       LEFT JOIN pg_catalog.pg_subscription AS s ON s.oid OPERATOR(pg_catalog.=) k.subid
-     WHERE parallel_apply.get_visibility(k.subid);
+     WHERE k.subid OPERATOR(pg_catalog.<>) 0 AND parallel_apply.get_visibility(k.subid);
 
 COMMENT ON VIEW parallel_apply.skipped_transactions IS
     'transactions that were skipped and stored';

@@ -449,9 +449,11 @@ next_stored(void *source, int *length)
 Datum
 papply_get_skipped_changes(PG_FUNCTION_ARGS)
 {
-	PapplyStoredScan *scan = papply_stored_begin_scan(PG_GETARG_INT64(0));
 	Oid			subid = papply_stored_subscription(PG_GETARG_INT64(0));
+	PapplyStoredScan *scan = NULL;
 
+	if (OidIsValid(subid))
+		scan = papply_stored_begin_scan(PG_GETARG_INT64(0));
 	if (scan != NULL)
 		papply_sql_check_may_see(subid);
 	(void) papply_change_statements_put(fcinfo, subid, next_stored, scan);

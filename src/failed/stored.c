@@ -75,6 +75,8 @@ typedef struct Row
 	XLogRecPtr	finish_lsn;
 } Row;
 
+static PapplyStoredScan *begin_scan(int64 id, StrategyNumber strategy, RegProcedure procedure);
+
 bool
 papply_stored_is_relation(Oid relid)
 {
@@ -371,14 +373,12 @@ remove_row(Row *row)
 
 /* Returns the number of messages. */
 static uint64
-remove_with_messages(Row *row)
+remove_messages(int64 id)
 {
-	PapplyStoredScan *scan;
+	PapplyStoredScan *scan = papply_stored_begin_scan(id);
 	HeapTuple	tuple;
 	uint64		removed = 0;
 
-	remove_row(row);
-	scan = papply_stored_begin_scan(row->id);
 	if (scan == NULL)
 		return 0;
 	LockRelationOid(RelationGetRelid(scan->messages), RowExclusiveLock);
@@ -390,6 +390,44 @@ remove_with_messages(Row *row)
 	}
 	papply_stored_end_scan(scan);
 	return removed;
+}
+
+/* Returns the number of messages. */
+static uint64
+remove_with_messages(Row *row)
+{
+	remove_row(row);
+	return remove_messages(row->id);
+}
+
+/* Return the least number above this one that messages have, or 0. */
+static int64
+next_id_of_messages(int64 id)
+{
+	PapplyStoredScan *scan = begin_scan(id, BTGreaterStrategyNumber, F_INT8GT);
+	HeapTuple	tuple = systable_getnext_ordered(scan->scan, ForwardScanDirection);
+	int64		next = 0;
+	bool		is_null;
+
+	if (HeapTupleIsValid(tuple))
+		next = DatumGetInt64(heap_getattr(tuple, MESSAGE_ID, RelationGetDescr(scan->messages),
+										  &is_null));
+	papply_stored_end_scan(scan);
+	return next;
+}
+
+/*
+ * Remove messages without a row: a subscription was dropped while its transaction was
+ * prepared.
+ */
+static void
+remove_orphans(void)
+{
+	int64		id = 0;
+
+	while ((id = next_id_of_messages(id)) != 0)
+		if (find_row(id, AccessShareLock) == NULL)
+			(void) remove_messages(id);
 }
 
 void
@@ -412,6 +450,7 @@ papply_stored_remove_unused(void)
 			if (!is_pending(row) && !has_messages(row))
 				remove_row(row);
 		}
+		remove_orphans();
 		UnlockRelation(messages, ShareLock);
 	}
 	table_close(messages, NoLock);
@@ -479,8 +518,8 @@ papply_stored_end_prepared(Oid subid, TransactionId remote_xid, XLogRecPtr end_l
 
 /*** messages ***/
 
-PapplyStoredScan *
-papply_stored_begin_scan(int64 id)
+static PapplyStoredScan *
+begin_scan(int64 id, StrategyNumber strategy, RegProcedure procedure)
 {
 	Relation	messages = papply_stored_open(PAPPLY_STORED_MESSAGES, AccessShareLock);
 	PapplyStoredScan *scan;
@@ -493,9 +532,15 @@ papply_stored_begin_scan(int64 id)
 	scan->index = index_open(linitial_oid(RelationGetIndexList(messages)), AccessShareLock);
 	scan->context = AllocSetContextCreate(CurrentMemoryContext, PAPPLY_NAME " stored message",
 										  ALLOCSET_DEFAULT_SIZES);
-	ScanKeyInit(&key, MESSAGE_ID, BTEqualStrategyNumber, F_INT8EQ, Int64GetDatum(id));
+	ScanKeyInit(&key, MESSAGE_ID, strategy, procedure, Int64GetDatum(id));
 	scan->scan = systable_beginscan_ordered(messages, scan->index, NULL, 1, &key);
 	return scan;
+}
+
+PapplyStoredScan *
+papply_stored_begin_scan(int64 id)
+{
+	return begin_scan(id, BTEqualStrategyNumber, F_INT8EQ);
 }
 
 char *

@@ -75,7 +75,8 @@ extern uint64 papply_stored_remove(int64 id);
 
 /*
  * Remove the rows of transactions that will not be stored: another one came
- * first, or they were prepared and rolled back.  The caller has locked
+ * first, or they were prepared and rolled back.  Remove messages of transactions that
+ * have no row, too.  The caller has locked
  * kept_transactions against others that insert such rows.
  */
 extern void papply_stored_remove_unused(void);

@@ -121,7 +121,8 @@ sub fails
 sub waits_for
 {
 	my ($lock) = @_;
-	$subscriber->wait_until("count(*) = 1 FROM pg_locks WHERE NOT granted AND $lock",
+	$subscriber->wait_until(
+		"count(*) = 1 FROM pg_locks WHERE NOT granted AND $lock",
 		"nothing waits for $lock");
 	return;
 }
@@ -286,7 +287,8 @@ sub test_all
 		'LOCK TABLE pg_subscription_rel IN ACCESS EXCLUSIVE MODE');
 	$gate->query_safe('ROLLBACK');
 	waits_for(q(relation = 'pg_subscription_rel'::regclass));
-	my $again = q(SELECT parallel_apply.skip_transaction('tap', keep => false));
+	my $again =
+	  q(SELECT parallel_apply.skip_transaction('tap', keep => false));
 	$subscriber->refuses(
 		$again,
 		qr/ERROR: +skip WAL location .* must be greater than origin LSN/,
@@ -529,6 +531,44 @@ is( $subscriber->sql(
 	),
 	'0',
 	'along with the origin of a replay');
+
+# A subscription is dropped while a transaction is prepared, which is then committed.
+sub messages
+{
+	return $subscriber->sql(
+		'SELECT count(DISTINCT id) FROM parallel_apply.kept_messages');
+}
+
+sub subscribe_again
+{
+	my $connstr = $publisher->connstr . ' dbname=postgres';
+	$subscriber->sql(
+		"CREATE SUBSCRIPTION tap CONNECTION '$connstr' PUBLICATION tap
+		WITH (disable_on_error = true, two_phase = on, copy_data = false)");
+	return;
+}
+
+subscribe_again();
+fails(q(BEGIN; INSERT INTO items VALUES (602, -1); PREPARE TRANSACTION 'c'));
+$id = $subscriber->sql(q(SELECT parallel_apply.skip_transaction('tap')));
+overcomes();
+$subscriber->sql('DROP SUBSCRIPTION tap');
+my $gid = $subscriber->sql('SELECT gid FROM pg_prepared_xacts');
+$subscriber->sql("COMMIT PREPARED '$gid'");
+is(messages(), '1', 'a transaction without a subscription is stored');
+is(stored('id'), '', 'but not shown');
+$subscriber->sql('GRANT SELECT ON items TO watcher');
+is( $subscriber->sql(
+		"$as_watcher count(*) FROM parallel_apply.skipped_changes($id)"),
+	'0',
+	'neither are its changes');
+$publisher->sql(q(ROLLBACK PREPARED 'c'));
+subscribe_again();
+fails('INSERT INTO items VALUES (603, -1)');
+$subscriber->sql(q(SELECT parallel_apply.skip_transaction('tap')));
+is(messages(), '0', 'the next skip removes it');
+overcomes();
+is(messages(), '1', 'and is stored');
 
 finish(
 	$publisher,
