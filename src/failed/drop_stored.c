@@ -74,6 +74,12 @@ check_drop(DropBehavior behavior)
 				 errmsg("cannot drop extension \"%s\" because a transaction is to be skipped and stored",
 						PAPPLY_NAME),
 				 errhint("Use ALTER SUBSCRIPTION ... SKIP (lsn = NONE), or wait until it is skipped.")));
+	if (behavior != DROP_CASCADE && !papply_stored_lock_messages())
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_IN_USE),
+				 errmsg("cannot drop extension \"%s\" because a skipped transaction is being stored or removed",
+						PAPPLY_NAME),
+				 errhint("Try again later.  If it is prepared, it must be committed or rolled back.")));
 	if (behavior != DROP_CASCADE && papply_stored_exist())
 		ereport(ERROR,
 				(errcode(ERRCODE_DEPENDENT_OBJECTS_STILL_EXIST),

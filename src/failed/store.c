@@ -78,17 +78,18 @@ static bool has_callback = false;	/* at_commit(), in this process */
 
 /*
  * Look for transactions that are to be stored.  Return the number of the one
- * with this finish LSN, or 0.
+ * with this finish LSN, or 0.  Waits for locks only if that LSN is valid: see stored.c.
  */
 static int64
 look_for_requests(XLogRecPtr finish_lsn)
 {
 	MemoryContext old_context = CurrentMemoryContext;
-	int64		id;
+	int64		id = 0;
 
 	StartTransactionCommand();
 	papply_tap_needs.prepared_ends = papply_stored_has_requests(MySubscription->oid);
-	id = papply_stored_find(MySubscription->oid, finish_lsn);
+	if (finish_lsn != InvalidXLogRecPtr)
+		id = papply_stored_find(MySubscription->oid, finish_lsn);
 	if (id != 0)				/* perhaps by a position that was withdrawn */
 		papply_tap_needs.prepared_ends = true;
 	CommitTransactionCommand();

@@ -14,6 +14,13 @@
  * or its prepared transaction has not ended.  The row of a prepared transaction
  * gets its commit time, or is removed, just before that ends.
  *
+ * The prepared transaction holds locks on both relations until it ends.  A session that
+ * requests AccessExclusiveLock, for example of VACUUM FULL, waits for it, and other
+ * requests wait behind that session.  The apply worker must not: the end of the prepared
+ * transaction comes from the publisher, so no deadlock would be found.  So before that
+ * end it locks a relation only if it need not wait.  Otherwise the row
+ * keeps the time of the PREPARE, or is removed later if it is not needed.
+ *
  * A number is never used again: a user who repeats replay() after a lost
  * connection must not apply another transaction.  So when the row with the
  * greatest number is removed, an empty row keeps the number until there is a
@@ -90,16 +97,39 @@ papply_stored_is_relation(Oid relid)
 		getExtensionOfObject(RelationRelationId, relid) == extension;
 }
 
-Relation
-papply_stored_open(const char *name, LOCKMODE lock_mode)
+/* Return one of the two relations, or InvalidOid. */
+static Oid
+find_relation(const char *name)
 {
 	Oid			relid = get_relname_relid(name, get_namespace_oid(PAPPLY_NAME, true));
 
-	if (!papply_stored_is_relation(relid))
-		return NULL;
+	return papply_stored_is_relation(relid) ? relid : InvalidOid;
+}
+
+Relation
+papply_stored_open(const char *name, LOCKMODE lock_mode)
+{
+	Oid			relid = find_relation(name);
 
 	/* DROP EXTENSION may have been committed while this waited for the lock */
-	return try_table_open(relid, lock_mode);
+	return OidIsValid(relid) ? try_table_open(relid, lock_mode) : NULL;
+}
+
+/* The same, but also return NULL if this would have to wait for the lock. */
+static Relation
+open_nowait(const char *name, LOCKMODE lock_mode)
+{
+	Oid			relid = find_relation(name);
+
+	return OidIsValid(relid) && ConditionalLockRelationOid(relid, lock_mode) ?
+		try_table_open(relid, NoLock) : NULL;
+}
+
+static void
+close_if_open(Relation rel)
+{
+	if (rel != NULL)
+		table_close(rel, NoLock);
 }
 
 /*** transactions ***/
@@ -130,14 +160,13 @@ is_empty(const Row *row)
 }
 
 /*
- * Return the rows that are committed, those that are empty too if wanted.  They
- * are few, because a user has skipped each.  The lock is
- * kept.
+ * Return the rows that are committed, those that are empty too if wanted, and
+ * close the relation, which may be NULL.  They are few, because a user has skipped
+ * each.  The lock is kept.
  */
 static List *
-read_all_rows(LOCKMODE lock_mode, bool with_empty)
+read_rows_of(Relation rel, bool with_empty)
 {
-	Relation	rel = papply_stored_open(PAPPLY_STORED_TRANSACTIONS, lock_mode);
 	List	   *rows = NIL;
 	SysScanDesc scan;
 	HeapTuple	tuple;
@@ -155,6 +184,12 @@ read_all_rows(LOCKMODE lock_mode, bool with_empty)
 	systable_endscan(scan);
 	table_close(rel, NoLock);
 	return rows;
+}
+
+static List *
+read_all_rows(LOCKMODE lock_mode, bool with_empty)
+{
+	return read_rows_of(papply_stored_open(PAPPLY_STORED_TRANSACTIONS, lock_mode), with_empty);
 }
 
 static List *
@@ -237,18 +272,19 @@ has_messages(const Row *row)
 	return has_any;
 }
 
-/*
- * The lock waits for prepared transactions, which may have inserted messages.
- */
+bool
+papply_stored_lock_messages(void)
+{
+	Oid			relid = find_relation(PAPPLY_STORED_MESSAGES);
+
+	return !OidIsValid(relid) || ConditionalLockRelationOid(relid, ShareLock);
+}
+
 bool
 papply_stored_exist(void)
 {
-	Relation	messages = papply_stored_open(PAPPLY_STORED_MESSAGES, ShareLock);
 	ListCell   *cell;
 
-	if (messages == NULL)
-		return false;
-	table_close(messages, NoLock);
 	foreach(cell, read_rows(AccessShareLock))
 	{
 		if (has_messages(lfirst(cell)))
@@ -273,17 +309,22 @@ papply_stored_are_pending(void)
 bool
 papply_stored_has_requests(Oid subid)
 {
-	Relation	messages = papply_stored_open(PAPPLY_STORED_MESSAGES, AccessShareLock);
+	Relation	messages = open_nowait(PAPPLY_STORED_MESSAGES, AccessShareLock);
+	Relation	transactions = open_nowait(PAPPLY_STORED_TRANSACTIONS, AccessShareLock);
 	bool		is_being_stored;	/* any, prepared or by an apply worker */
 	ListCell   *cell;
 
-	if (messages == NULL)
-		return false;
+	if (messages == NULL || transactions == NULL)
+	{
+		close_if_open(messages);
+		close_if_open(transactions);
+		return OidIsValid(find_relation(PAPPLY_STORED_MESSAGES));
+	}
 	is_being_stored = !ConditionalLockRelation(messages, ShareLock);
 	if (!is_being_stored)
 		UnlockRelation(messages, ShareLock);
 	table_close(messages, NoLock);
-	foreach(cell, read_rows(AccessShareLock))
+	foreach(cell, read_rows_of(transactions, false))
 	{
 		Row		   *row = lfirst(cell);
 
@@ -498,22 +539,24 @@ void
 papply_stored_end_prepared(Oid subid, TransactionId remote_xid, XLogRecPtr end_lsn,
 						   TimestampTz commit_time)
 {
+	Relation	messages = open_nowait(PAPPLY_STORED_MESSAGES, AccessShareLock);
 	ListCell   *cell;
 
-	foreach(cell, read_rows(RowExclusiveLock))
+	foreach(cell, read_rows_of(open_nowait(PAPPLY_STORED_TRANSACTIONS, RowExclusiveLock), false))
 	{
 		Row		   *row = lfirst(cell);
 
 		/* the prepared transaction has stored messages, not visible yet */
 		if (row->subid != subid || row->remote_xid != remote_xid ||
-			row->finish_lsn >= end_lsn || has_messages(row))
+			row->finish_lsn >= end_lsn || (messages != NULL && has_messages(row)))
 			continue;
 		if (commit_time == 0)
 			remove_row(row);
 		else
 			set_commit_time(row, commit_time);
-		return;
+		break;
 	}
+	close_if_open(messages);
 }
 
 /*** messages ***/

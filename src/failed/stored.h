@@ -83,7 +83,8 @@ extern void papply_stored_remove_unused(void);
 
 /*
  * May any transaction of a subscription still be stored, when it is skipped or,
- * if it was prepared, committed?
+ * if it was prepared, committed?  Does not wait for locks; returns true if it would
+ * have to.
  */
 extern bool papply_stored_has_requests(Oid subid);
 
@@ -91,7 +92,8 @@ extern bool papply_stored_has_requests(Oid subid);
  * A transaction that was prepared on the publisher is about to end there, with
  * a record at end_lsn or before.  If it was skipped, let its stored messages
  * have the time of its COMMIT PREPARED, or with 0 remove the row that they
- * belong to, for its ROLLBACK PREPARED.
+ * belong to, for its ROLLBACK PREPARED.  Does not wait for locks; does nothing if it
+ * would have to.
  */
 extern void papply_stored_end_prepared(Oid subid, TransactionId remote_xid, XLogRecPtr end_lsn,
 									   TimestampTz commit_time);
@@ -113,6 +115,12 @@ extern int	papply_stored_remove_all(Oid subid);
  * that is stored, and not prepared; 0 if there is none.
  */
 extern int64 papply_stored_next_id_after(Oid subid, int64 id);
+
+/*
+ * Keep kept_messages from being changed until the end of the transaction.  Returns false if
+ * a transaction is being stored or removed, or is stored and prepared.
+ */
+extern bool papply_stored_lock_messages(void);
 
 /* Are any transactions stored?  Are any to be stored when they are skipped? */
 extern bool papply_stored_exist(void);

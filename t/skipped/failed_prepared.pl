@@ -189,6 +189,73 @@ $subscriber->sql(
 	q(SELECT parallel_apply.alter_subscription_config('tap', NULL)));
 $subscriber->wait_for_pool('tap');
 
+### sessions that want to lock what is stored ##################################
+
+# A session waits for the prepared transaction, and the apply worker must not wait behind
+# it.  Return that session.
+sub begin_vacuum
+{
+	my ($relation) = @_;
+	my $session =
+	  $subscriber->background_psql('postgres', on_error_stop => 0);
+	$session->query_until(qr/called/,
+		"\\echo called\nVACUUM FULL parallel_apply.$relation;\n");
+	$subscriber->wait_until(
+		"count(*) = 1 FROM pg_locks WHERE NOT granted AND relation = 'parallel_apply.$relation'::regclass",
+		'VACUUM does not wait');
+	return $session;
+}
+
+sub ends_before
+{
+	my ($relation, $end) = @_;
+	my $id = skip_it('INSERT INTO items VALUES (1, -1)');
+	my $session = begin_vacuum($relation);
+	$publisher->sql("$end PREPARED 'it'");
+	$publisher->wait_applied;
+	$session->query_safe('SELECT 1');
+	end_sessions($session);
+	my $what = "$end PREPARED while VACUUM FULL waits for $relation";
+
+	if ($end eq 'ROLLBACK')
+	{
+		is( $subscriber->sql(
+				'SELECT count(*) FROM parallel_apply.skipped_transactions'),
+			'0',
+			"$what: nothing is stored");
+		return;
+	}
+	return commit_time_is_equal($what, 1) if $relation eq 'kept_messages';
+	$subscriber->sql("CALL parallel_apply.replay($id)");
+	$pair->rows_equal('items', "$what: it can be replayed");
+	nothing_is_left($what);
+	return;
+}
+
+foreach my $relation ('kept_messages', 'kept_transactions')
+{
+	ends_before($relation, 'COMMIT');
+	$publisher->sql('DELETE FROM items');
+	$publisher->wait_applied;
+	ends_before($relation, 'ROLLBACK');
+}
+
+# Also after the apply worker has been started again
+skip_it('INSERT INTO items VALUES (1, -1)');
+$subscriber->refuses(
+	"SET lock_timeout = '${PostgreSQL::Test::Utils::timeout_default}s'; DROP EXTENSION parallel_apply",
+	qr/ERROR: +cannot drop extension "parallel_apply" because a skipped transaction is being stored or removed.*HINT: +Try again later/s,
+	'DROP EXTENSION does not wait for it either');
+my $vacuum = begin_vacuum('kept_messages');
+$subscriber->restart_apply('tap');
+$publisher->sql(q(COMMIT PREPARED 'it'));
+$publisher->wait_applied;
+$vacuum->query_safe('SELECT 1');
+end_sessions($vacuum);
+commit_time_is_equal('a new apply worker', 1);
+$publisher->sql('DELETE FROM items');
+$publisher->wait_applied;
+
 ### crashes at the end #########################################################
 
 $subscriber->sql('CREATE TABLE committed (id int)');
@@ -312,7 +379,7 @@ finish(
 	$subscriber,
 	qr/ERROR:  new row for relation "items" violates check constraint "positive"/,
 	qr/ERROR:  transaction \d+ of subscription "tap" is not skipped because/,
-	qr/ERROR:  the publisher does not send the transaction/,
+	qr/ERROR:  (the publisher does not send the transaction|cannot drop extension)/,
 	qr/(the database system is|terminating|could not receive data from WAL stream|canceling wait for synchronous)/
 );
 done_testing();
