@@ -177,6 +177,11 @@ replay_one(Oid subid, int64 id)
 	wait_for_worker(start_worker(segment, subid));
 	if (!replay->is_committed)
 		throw_error(&replay->error);
+	if (replay->left_out[0] != '\0')
+		ereport(NOTICE,
+				(errmsg("skipped transaction %lld is replayed without its changes of %s",
+						(long long) id, replay->left_out),
+				 errdetail("The copy of a table that was made later contains them.")));
 	dsm_detach(segment);
 }
 

@@ -29,6 +29,14 @@
  * server crashes in between, the next apply worker of the subscription drops
  * that origin, or the next replay uses it.
  *
+ * A table may have been copied from the publisher since the transaction was skipped:
+ * it was missing and has been added to the subscription, or it was copied again.  The copy
+ * contains the transaction, so the changes of that table are left out, as the apply
+ * worker leaves out those of transactions that a copy contains.  For the apply worker,
+ * pg_subscription_rel has the position of the copy, which is replaced when the table
+ * becomes READY, by the position of the apply worker.  This may be that at the end of
+ * the skipped transaction, though the copy is older, but not beyond.
+ *
  * Locking: a lock of its own, held until the process ends, makes sure that one
  * transaction of a subscription is replayed at a time.  The subscription itself
  * is not locked meanwhile, because a replay may wait for a long time, and users must be
@@ -44,15 +52,21 @@
 
 #include "access/htup_details.h"
 #include "access/xact.h"
+#include "catalog/namespace.h"
 #include "catalog/pg_subscription.h"
+#include "catalog/pg_subscription_rel.h"
 #include "commands/trigger.h"
 #include "miscadmin.h"
+#include "nodes/makefuncs.h"
+#include "nodes/pg_list.h"
+#include "port/pg_bswap.h"
 #include "postmaster/bgworker.h"
 #include "postmaster/interrupt.h"
 #include "storage/dsm.h"
 #include "storage/ipc.h"
 #include "storage/lmgr.h"
 #include "storage/lock.h"
+#include "utils/builtins.h"
 #include "utils/guc.h"
 #include "utils/inval.h"
 #include "utils/memutils.h"
@@ -87,9 +101,11 @@ typedef struct Remote
 {
 	TransactionId xid;
 	XLogRecPtr	final_lsn;
+	XLogRecPtr	end_lsn;
 	TimestampTz commit_time;
 	char		message_type;	/* 0: none yet */
 	uint64		changes;
+	List	   *left_out;		/* remote OIDs of tables whose copies contain it */
 } Remote;
 
 /* This process. */
@@ -128,11 +144,69 @@ note_end(const PapplyMessage *message)
 		remote.commit_time = papply_stored_commit_time(replay->id);
 }
 
+/*
+ * Does the table have a copy that contains the transaction?  It is not copied again until
+ * the end of the local transaction, since that needs a stronger lock.
+ */
+static bool
+is_in_copy(LogicalRepRelation *rel)
+{
+	Oid			relid = RangeVarGetRelid(makeRangeVar(rel->nspname, rel->relname, -1),
+										 RowExclusiveLock, true);
+	XLogRecPtr	ready_lsn;		/* invalid if it was never copied */
+
+	return OidIsValid(relid) &&
+		GetSubscriptionRelState(replay->subid, relid, &ready_lsn) == SUBREL_STATE_READY &&
+		ready_lsn > remote.end_lsn;
+}
+
+/* Leave out the changes of a table, and let the session report that. */
+static void
+leave_out(const LogicalRepRelation *rel)
+{
+	MemoryContext old_context = MemoryContextSwitchTo(TopTransactionContext);
+
+	if (!list_member_oid(remote.left_out, rel->remoteid))
+	{
+		strlcat(replay->left_out, remote.left_out == NIL ? "" : ", ", sizeof(replay->left_out));
+		strlcat(replay->left_out, quote_qualified_identifier(rel->nspname, rel->relname),
+				sizeof(replay->left_out));
+		remote.left_out = lappend_oid(remote.left_out, rel->remoteid);
+	}
+	MemoryContextSwitchTo(old_context);
+}
+
+/* Strings in a definition need the zero byte that a StringInfo has. */
+static void
+use_relation(char *data, int length)
+{
+	StringInfoData buf;
+	LogicalRepRelation *rel;
+
+	initStringInfo(&buf);
+	appendBinaryStringInfo(&buf, data, length);
+	buf.cursor = 1;				/* behind the kind byte */
+	rel = logicalrep_read_rel(&buf);
+	if (is_in_copy(rel))
+		leave_out(rel);
+	else
+		papply_target_use_version(papply_registry_add_at_start(data, length, InvalidOid));
+}
+
+static bool
+is_left_out(LogicalRepRelId remote_relid)
+{
+	return list_member_oid(remote.left_out, remote_relid);
+}
+
 static void
 apply_change(const PapplyMessage *message)
 {
-	PapplyTarget *target = papply_target_cache_find(message->id);
+	PapplyTarget *target;
 
+	if (is_left_out(message->id))
+		return;
+	target = papply_target_cache_find(message->id);
 	if (target == NULL)			/* its relation has not been described */
 		papply_message_malformed();
 	if (++remote.changes % PAPPLY_SNAPSHOT_CHANGES == 0)
@@ -144,6 +218,37 @@ apply_change(const PapplyMessage *message)
 	CommandCounterIncrement();
 	if (papply_conflict_must_report())
 		papply_conflict_report_all();
+}
+
+/* Remove the tables that are left out from the message.  Returns its new length. */
+static int
+reduce_truncate(const PapplyMessage *message, char *data)
+{
+	char	   *relids = data + PAPPLY_MESSAGE_BODY + 1;
+	uint32		kept = 0;
+	uint32		count;
+
+	for (uint32 i = 0; i < papply_message_truncated(message); i++)
+	{
+		if (!is_left_out(papply_message_truncated_relid(message, i)))
+			memmove(relids + kept++ * sizeof(LogicalRepRelId),
+					relids + i * sizeof(LogicalRepRelId), sizeof(LogicalRepRelId));
+	}
+	count = pg_hton32(kept);
+	memcpy(data + 1, &count, sizeof(count));
+	return kept == 0 ? 0 : relids + kept * sizeof(LogicalRepRelId) - data;
+}
+
+static void
+apply_truncate(const PapplyMessage *message, char *data, int length)
+{
+	if (remote.left_out != NIL)
+		length = reduce_truncate(message, data);
+	if (length == 0)
+		return;
+	papply_apply_begin_code();
+	papply_truncate(data, length);
+	CommandCounterIncrement();
 }
 
 static void
@@ -160,7 +265,7 @@ apply_message(char *data, int length)
 			note_begin(&message);
 			break;
 		case LOGICAL_REP_MSG_RELATION:
-			papply_target_use_version(papply_registry_add_at_start(data, length, InvalidOid));
+			use_relation(data, length);
 			break;
 		case LOGICAL_REP_MSG_INSERT:
 		case LOGICAL_REP_MSG_UPDATE:
@@ -168,9 +273,7 @@ apply_message(char *data, int length)
 			apply_change(&message);
 			break;
 		case LOGICAL_REP_MSG_TRUNCATE:
-			papply_apply_begin_code();
-			papply_truncate(data, length);
-			CommandCounterIncrement();
+			apply_truncate(&message, data, length);
 			break;
 		case LOGICAL_REP_MSG_COMMIT:
 		case LOGICAL_REP_MSG_PREPARE:
@@ -192,6 +295,24 @@ describe_message(void *arg)
 }
 
 /*** the local transaction ***/
+
+/* The last message has the end of the transaction. */
+static void
+find_end(void)
+{
+	PapplyStoredScan *scan = papply_stored_begin_scan(replay->id);
+	int			length;
+	char	   *data = scan == NULL ? NULL : papply_stored_last(scan, &length);
+
+	if (data != NULL)
+	{
+		PapplyMessage message = papply_message_read(data, length);
+
+		remote.end_lsn = papply_message_end_lsn(&message);
+	}
+	if (scan != NULL)
+		papply_stored_end_scan(scan);
+}
 
 /* Returns false if nothing is stored. */
 static bool
@@ -294,6 +415,7 @@ apply_transaction(void)
 
 	error_context_stack = &error_context;
 	begin_transaction();
+	find_end();
 	if (!apply_messages())
 		refuse_missing();
 	papply_insert_run_flush();

@@ -586,10 +586,10 @@ papply_stored_begin_scan(int64 id)
 	return begin_scan(id, BTEqualStrategyNumber, F_INT8EQ);
 }
 
-char *
-papply_stored_next(PapplyStoredScan *scan, int *length)
+static char *
+read_message(PapplyStoredScan *scan, ScanDirection direction, int *length)
 {
-	HeapTuple	tuple = systable_getnext_ordered(scan->scan, ForwardScanDirection);
+	HeapTuple	tuple = systable_getnext_ordered(scan->scan, direction);
 	MemoryContext old_context;
 	bytea	   *data;
 	bool		is_null;
@@ -604,6 +604,18 @@ papply_stored_next(PapplyStoredScan *scan, int *length)
 	MemoryContextSwitchTo(old_context);
 	*length = VARSIZE_ANY_EXHDR(data);
 	return VARDATA_ANY(data);
+}
+
+char *
+papply_stored_next(PapplyStoredScan *scan, int *length)
+{
+	return read_message(scan, ForwardScanDirection, length);
+}
+
+char *
+papply_stored_last(PapplyStoredScan *scan, int *length)
+{
+	return read_message(scan, BackwardScanDirection, length);
 }
 
 void

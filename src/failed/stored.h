@@ -127,13 +127,15 @@ extern bool papply_stored_exist(void);
 extern bool papply_stored_are_pending(void);
 
 /*
- * Read the messages of a transaction in order.  Each message is valid until
- * the next call.  The snapshot is that of the latest commit.
+ * Read the messages of a transaction in order, or only the last one, as the first call of a
+ * scan.  Each message is valid until the next call.  The snapshot is that of the latest
+ * commit.
  */
 typedef struct PapplyStoredScan PapplyStoredScan;
 
 extern PapplyStoredScan *papply_stored_begin_scan(int64 id);
 extern char *papply_stored_next(PapplyStoredScan *scan, int *length);
+extern char *papply_stored_last(PapplyStoredScan *scan, int *length);
 extern void papply_stored_end_scan(PapplyStoredScan *scan);
 
 /*
@@ -187,6 +189,7 @@ typedef struct PapplyReplay
 
 	/* set by the process, read by the session when it has ended */
 	bool		is_committed;
+	char		left_out[PAPPLY_REPLAY_TEXT];	/* names of tables */
 	PapplyReplayError error;
 } PapplyReplay;
 
