@@ -105,7 +105,8 @@ typedef struct Remote
 	TimestampTz commit_time;
 	char		message_type;	/* 0: none yet */
 	uint64		changes;
-	List	   *left_out;		/* remote OIDs of tables whose copies contain it */
+	List	   *left_out;		/* remote OIDs of tables whose copies contain
+								 * it */
 } Remote;
 
 /* This process. */
@@ -193,18 +194,12 @@ use_relation(char *data, int length)
 		papply_target_use_version(papply_registry_add_at_start(data, length, InvalidOid));
 }
 
-static bool
-is_left_out(LogicalRepRelId remote_relid)
-{
-	return list_member_oid(remote.left_out, remote_relid);
-}
-
 static void
 apply_change(const PapplyMessage *message)
 {
 	PapplyTarget *target;
 
-	if (is_left_out(message->id))
+	if (list_member_oid(remote.left_out, message->id))
 		return;
 	target = papply_target_cache_find(message->id);
 	if (target == NULL)			/* its relation has not been described */
@@ -220,7 +215,10 @@ apply_change(const PapplyMessage *message)
 		papply_conflict_report_all();
 }
 
-/* Remove the tables that are left out from the message.  Returns its new length. */
+/*
+ * Remove tables without a definition, since these are left out here, or were when the
+ * transaction was stored.  Returns the new length.
+ */
 static int
 reduce_truncate(const PapplyMessage *message, char *data)
 {
@@ -230,7 +228,7 @@ reduce_truncate(const PapplyMessage *message, char *data)
 
 	for (uint32 i = 0; i < papply_message_truncated(message); i++)
 	{
-		if (!is_left_out(papply_message_truncated_relid(message, i)))
+		if (papply_target_cache_find(papply_message_truncated_relid(message, i)) != NULL)
 			memmove(relids + kept++ * sizeof(LogicalRepRelId),
 					relids + i * sizeof(LogicalRepRelId), sizeof(LogicalRepRelId));
 	}
@@ -240,10 +238,10 @@ reduce_truncate(const PapplyMessage *message, char *data)
 }
 
 static void
-apply_truncate(const PapplyMessage *message, char *data, int length)
+apply_truncate(const PapplyMessage *message, char *data)
 {
-	if (remote.left_out != NIL)
-		length = reduce_truncate(message, data);
+	int			length = reduce_truncate(message, data);
+
 	if (length == 0)
 		return;
 	papply_apply_begin_code();
@@ -273,7 +271,7 @@ apply_message(char *data, int length)
 			apply_change(&message);
 			break;
 		case LOGICAL_REP_MSG_TRUNCATE:
-			apply_truncate(&message, data, length);
+			apply_truncate(&message, data);
 			break;
 		case LOGICAL_REP_MSG_COMMIT:
 		case LOGICAL_REP_MSG_PREPARE:

@@ -85,8 +85,9 @@ check_rights(const Table *table)
 		aclcheck_error(ACLCHECK_NO_PRIV, OBJECT_TABLE, table->name);
 }
 
+/* Return NULL if the table has no definition. */
 static Table *
-find_table(List *tables, LogicalRepRelId remoteid)
+look_for_table(List *tables, LogicalRepRelId remoteid)
 {
 	ListCell   *cell;
 	Table	   *found = NULL;
@@ -96,6 +97,14 @@ find_table(List *tables, LogicalRepRelId remoteid)
 		if (((Table *) lfirst(cell))->remote->remoteid == remoteid)
 			found = lfirst(cell);	/* the newest definition */
 	}
+	return found;
+}
+
+static Table *
+find_table(List *tables, LogicalRepRelId remoteid)
+{
+	Table	   *found = look_for_table(tables, remoteid);
+
 	if (found == NULL)
 		papply_message_malformed();
 	return found;
@@ -347,7 +356,8 @@ append_change(StringInfo text, List *tables, const PapplyMessage *message)
 	return has_effect;
 }
 
-static void
+/* Tables without a definition are left out: store.c.  Returns false if all are. */
+static bool
 append_truncate(StringInfo text, List *tables, char *message, int length)
 {
 	const char *separator = "TRUNCATE ";
@@ -357,8 +367,10 @@ append_truncate(StringInfo text, List *tables, char *message, int length)
 
 	foreach(cell, papply_message_read_truncate(message, length, &cascade, &restart_sequences))
 	{
-		const Table *table = find_table(tables, lfirst_oid(cell));
+		const Table *table = look_for_table(tables, lfirst_oid(cell));
 
+		if (table == NULL)
+			continue;
 		check_rights(table);
 		appendStringInfo(text, "%s%s", separator, table->name);
 		separator = ", ";
@@ -367,6 +379,7 @@ append_truncate(StringInfo text, List *tables, char *message, int length)
 		appendStringInfoString(text, " RESTART IDENTITY");
 	if (cascade)
 		appendStringInfoString(text, " CASCADE");
+	return strcmp(separator, ", ") == 0;
 }
 
 /* Returns false if the message is not a change. */
@@ -382,7 +395,8 @@ append_statement(StringInfo text, List *tables, const PapplyMessage *message)
 				return false;
 			break;
 		case LOGICAL_REP_MSG_TRUNCATE:
-			append_truncate(text, tables, message->data, message->length);
+			if (!append_truncate(text, tables, message->data, message->length))
+				return false;
 			break;
 		default:
 			return false;

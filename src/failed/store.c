@@ -30,7 +30,9 @@
  * below.
  *
  * A change is read with the definition of its relation, so the definition is
- * stored before it.  The publisher may have sent the definition long ago.
+ * stored before it.  The publisher may have sent the definition long ago.  Changes of a
+ * table that is being copied are not stored if the copy will contain them; a TRUNCATE
+ * names such a table, but its definition is not stored.
  *
  * A transaction that is too large to be stored is not skipped: the error ends
  * the process while the core apply loop still receives the transaction.
@@ -44,8 +46,12 @@
 #include "parallel_apply.h"
 
 #include "access/xact.h"
+#include "catalog/namespace.h"
+#include "catalog/pg_subscription_rel.h"
 #include "nodes/pg_list.h"
+#include "replication/logicalproto.h"
 #include "storage/buffile.h"
+#include "utils/lsyscache.h"
 #include "utils/memutils.h"
 #include "utils/snapmgr.h"
 
@@ -70,6 +76,7 @@ typedef struct Store
 								 * that are not stored yet */
 	int64		bytes;			/* of all of them */
 	List	   *relations;		/* those with a definition in the file */
+	List	   *left_out;		/* those whose changes are not stored */
 } Store;
 
 static Store store;
@@ -155,16 +162,65 @@ append_relation(const PapplyMessage *message)
 	MemoryContextSwitchTo(old_context);
 }
 
-static void
-append_definition(LogicalRepRelId relid)
+/*
+ * Will a copy that has not ended contain the transaction?  Then the core apply loop would leave
+ * out the changes of the table (should_apply_changes_for_rel() in worker.c).  When the
+ * copy has ended, its position is not known any more: see replay.c.
+ */
+static bool
+is_being_copied(const PapplyMessage *definition)
+{
+	MemoryContext old_context = CurrentMemoryContext;
+	StringInfoData buf;
+	LogicalRepRelation *rel;
+	Oid			relid;
+	XLogRecPtr	copy_lsn;
+	char		state;
+
+	initStringInfo(&buf);		/* the names in it need its zero byte */
+	appendBinaryStringInfo(&buf, definition->data, definition->length);
+	buf.cursor = 1;				/* behind the kind byte */
+	rel = logicalrep_read_rel(&buf);
+	StartTransactionCommand();
+	relid = get_relname_relid(rel->relname, get_namespace_oid(rel->nspname, true));
+	state = GetSubscriptionRelState(MySubscription->oid, relid, &copy_lsn);
+	CommitTransactionCommand();
+	MemoryContextSwitchTo(old_context);
+	if (state == SUBREL_STATE_SYNCDONE)
+		return copy_lsn > store.final_lsn;
+	return state != SUBREL_STATE_READY && state != SUBREL_STATE_UNKNOWN;
+}
+
+/* This does not change while the transaction passes.  definition may be NULL. */
+static bool
+is_left_out(LogicalRepRelId relid, const PapplyMessage *definition)
+{
+	MemoryContext old_context;
+
+	if (list_member_oid(store.relations, relid) || list_member_oid(store.left_out, relid))
+		return list_member_oid(store.left_out, relid);
+	if (definition == NULL || !is_being_copied(definition))
+		return false;
+	old_context = MemoryContextSwitchTo(TopMemoryContext);
+	store.left_out = lappend_oid(store.left_out, relid);
+	MemoryContextSwitchTo(old_context);
+	return true;
+}
+
+/* Store the definition that a change needs.  Returns false if the change is left out. */
+static bool
+begin_change(LogicalRepRelId relid)
 {
 	PapplyRemoteRelation *rel;
 
 	if (list_member_oid(store.relations, relid))
-		return;
+		return true;
 	rel = papply_remote_relation_get(relid, false);
+	if (is_left_out(relid, rel != NULL ? &rel->message : NULL))
+		return false;
 	if (rel != NULL)
 		append_relation(&rel->message);
+	return true;
 }
 
 static void
@@ -173,6 +229,7 @@ forget_transaction(void)
 	if (store.file != NULL)
 		BufFileClose(store.file);
 	list_free(store.relations);
+	list_free(store.left_out);
 	memset(&store, 0, sizeof(store));
 }
 
@@ -340,16 +397,18 @@ note_message(const PapplyTap *tap)
 	switch (message->kind)
 	{
 		case LOGICAL_REP_MSG_RELATION:
-			append_relation(message);
+			if (!is_left_out(message->id, message))
+				append_relation(message);
 			return;
 		case LOGICAL_REP_MSG_INSERT:
 		case LOGICAL_REP_MSG_UPDATE:
 		case LOGICAL_REP_MSG_DELETE:
-			append_definition(message->id);
+			if (!begin_change(message->id))
+				return;
 			break;
 		case LOGICAL_REP_MSG_TRUNCATE:
 			for (uint32 i = 0; i < papply_message_truncated(message); i++)
-				append_definition(papply_message_truncated_relid(message, i));
+				(void) begin_change(papply_message_truncated_relid(message, i));
 			break;
 		default:
 			break;
