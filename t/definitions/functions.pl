@@ -274,13 +274,11 @@ refused_by_type(
 	my $between = $subscriber->hold('SELECT FROM plain FOR UPDATE');
 	my $lock = $subscriber->hold('SELECT FROM gate FOR UPDATE');
 	$publisher->commit_each(
-		'UPDATE gate SET n = n + 1',
-		join ';',
-		insert_into('of_domain'),
-		'UPDATE plain SET v = v + 1',
-		insert_into('fresh'),
-		insert_into('fresher'));
-	$subscriber->states_become('waiting for lock, waiting for lock',
+		'UPDATE gate SET n = n + 1', join ';',
+		insert_into('of_domain'), 'UPDATE plain SET v = v + 1',
+		insert_into('fresh'), insert_into('fresher'));
+	$subscriber->states_become(
+		'waiting for lock, waiting for lock',
 		'a transaction has used the domain');
 	$subscriber->sql(
 		q(CREATE FUNCTION another() RETURNS int LANGUAGE sql AS 'SELECT 1';

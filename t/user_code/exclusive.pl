@@ -141,15 +141,14 @@ sub takes_first_job
 # time of its claim, as the next one does: now() does not decrease.
 {
 	$pair->exec_both('CREATE TABLE stamped (id int PRIMARY KEY)');
-	$subscriber->sql(
-		'ALTER TABLE stamped ADD at timestamptz DEFAULT now()');
+	$subscriber->sql('ALTER TABLE stamped ADD at timestamptz DEFAULT now()');
 	$publisher->sql('INSERT INTO gate VALUES (3, 0)');
 	$publisher->sql('ALTER PUBLICATION tap ADD TABLE stamped');
 	$subscriber->sql('ALTER SUBSCRIPTION tap REFRESH PUBLICATION');
 	$subscriber->wait_until_ready;
-	my @gates = map {
-		$subscriber->hold("SELECT FROM gate WHERE id = $_ FOR UPDATE")
-	} 1 .. 3;
+	my @gates =
+	  map { $subscriber->hold("SELECT FROM gate WHERE id = $_ FOR UPDATE") }
+	  1 .. 3;
 	my $update = 'UPDATE gate SET n = n + 1 WHERE id';
 	$publisher->commit_each(
 		"$update = 1; INSERT INTO orders VALUES (4); $update = 2",
@@ -212,8 +211,8 @@ for my $process ('writer', 'apply worker')
 	$subscriber->reload_with(
 		'parallel_apply.leader_participation = on',
 		'parallel_apply.selftest_fast = on',
-		'parallel_apply.selftest_receiver_sleeps = on')
-	  if $process ne 'writer';
+		'parallel_apply.selftest_receiver_sleeps = on'
+	) if $process ne 'writer';
 	$publisher->sql("INSERT INTO takers VALUES ($id)");
 	$subscriber->wait_until(
 		'queue_transactions = 1 FROM parallel_apply.subscriptions',
