@@ -349,6 +349,11 @@ sub wait_until_ready
 		$db // 'postgres',
 		q(SELECT count(*) = 0 FROM pg_subscription_rel WHERE srsubstate <> 'r')
 	) or die 'tables did not become ready';
+	# The apply worker then starts again for two_phase, and updates the subscription.
+	$self->poll_query_until(
+		$db // 'postgres',
+		q(SELECT count(*) = 0 FROM pg_subscription WHERE subenabled AND subtwophasestate = 'p')
+	) or die 'two_phase is not enabled';
 	return;
 }
 
