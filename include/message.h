@@ -260,6 +260,9 @@ extern void papply_message_parse_change(const PapplyMessage *message, PapplyChan
  */
 extern bool papply_message_parse_first(const PapplyMessage *message, PapplyBegin *begin);
 
+/* Return what a RELATION says, in the current memory context. */
+extern LogicalRepRelation *papply_message_read_relation(const char *message, int length);
+
 /* Return the remote OIDs of the tables that a TRUNCATE is of, in a new list. */
 extern List *papply_message_read_truncate(char *message, int length, bool *cascade,
 										  bool *restart_sequences);

@@ -212,6 +212,18 @@ papply_message_parse_change(const PapplyMessage *message, PapplyChange *change)
 	change->has_new = true;
 }
 
+/* The server's function needs a zero byte behind the strings, which a StringInfo has. */
+LogicalRepRelation *
+papply_message_read_relation(const char *message, int length)
+{
+	StringInfoData buf;
+
+	initStringInfo(&buf);
+	appendBinaryStringInfo(&buf, message, length);
+	buf.cursor = 1;				/* after the message type */
+	return logicalrep_read_rel(&buf);
+}
+
 List *
 papply_message_read_truncate(char *message, int length, bool *cascade, bool *restart_sequences)
 {

@@ -177,17 +177,11 @@ leave_out(const LogicalRepRelation *rel)
 	MemoryContextSwitchTo(old_context);
 }
 
-/* Strings in a definition need the zero byte that a StringInfo has. */
 static void
 use_relation(char *data, int length)
 {
-	StringInfoData buf;
-	LogicalRepRelation *rel;
+	LogicalRepRelation *rel = papply_message_read_relation(data, length);
 
-	initStringInfo(&buf);
-	appendBinaryStringInfo(&buf, data, length);
-	buf.cursor = 1;				/* behind the kind byte */
-	rel = logicalrep_read_rel(&buf);
 	if (is_in_copy(rel))
 		leave_out(rel);
 	else

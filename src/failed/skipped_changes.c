@@ -56,17 +56,13 @@ typedef struct Table
 
 /*** tables ***/
 
-/* Read a definition.  Strings in it need the zero byte that a StringInfo has. */
+/* Read a definition. */
 static Table *
 read_table(char *message, int length, Oid subid)
 {
 	Table	   *table = palloc0(sizeof(Table));
-	StringInfoData buf;
 
-	initStringInfo(&buf);
-	appendBinaryStringInfo(&buf, message, length);
-	buf.cursor = 1;				/* behind the kind byte */
-	table->remote = logicalrep_read_rel(&buf);
+	table->remote = papply_message_read_relation(message, length);
 	table->name = quote_qualified_identifier(table->remote->nspname, table->remote->relname);
 	table->relid = papply_sql_find_table(table->remote->nspname, table->remote->relname);
 	table->may_see = OidIsValid(subid) ?

@@ -49,7 +49,6 @@
 #include "catalog/namespace.h"
 #include "catalog/pg_subscription_rel.h"
 #include "nodes/pg_list.h"
-#include "replication/logicalproto.h"
 #include "storage/buffile.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
@@ -171,16 +170,11 @@ static bool
 is_being_copied(const PapplyMessage *definition)
 {
 	MemoryContext old_context = CurrentMemoryContext;
-	StringInfoData buf;
-	LogicalRepRelation *rel;
+	LogicalRepRelation *rel = papply_message_read_relation(definition->data, definition->length);
 	Oid			relid;
 	XLogRecPtr	copy_lsn;
 	char		state;
 
-	initStringInfo(&buf);		/* the names in it need its zero byte */
-	appendBinaryStringInfo(&buf, definition->data, definition->length);
-	buf.cursor = 1;				/* behind the kind byte */
-	rel = logicalrep_read_rel(&buf);
 	StartTransactionCommand();
 	relid = get_relname_relid(rel->relname, get_namespace_oid(rel->nspname, true));
 	state = GetSubscriptionRelState(MySubscription->oid, relid, &copy_lsn);
