@@ -3,8 +3,9 @@
  *	  Compare tables by pairs of sessions.
  *
  * Each pair has a session of both sides, in the common state, and works on one range at
- * a time.  All pairs run at the same time; the few rows that differ are fetched while the
- * others wait.  A new common state is taken when no pair has a range.
+ * a time.  All pairs run at the same time, also while the rows that differ are fetched, since
+ * a pair that waits for another one would keep its locks.  A new common state is taken when
+ * no pair has a range.
  *
  * A snapshot does not show what was truncated or rewritten since: such a table has no
  * rows in it.  So the identity of the files of a table is compared with the one from
@@ -40,8 +41,11 @@
 /* Tables whose statistics are missing have as many buckets as one with this number of rows. */
 #define UNKNOWN_ROWS 1e6
 
+typedef struct Check Check;
+
 typedef struct Pair
 {
+	Check	   *check;
 	PGconn	   *sessions[SIDES];
 	Table	   *table;			/* NULL: has nothing to do */
 	Range		range;
@@ -50,6 +54,8 @@ typedef struct Pair
 	bool		must_repeat;	/* the range: a lock was not available */
 	bool		is_busy[SIDES];
 	PGresult   *buckets[SIDES];
+	Comparison *comparison;		/* while the rows of the range that differ are
+								 * fetched */
 } Pair;
 
 /* State of a table while it is compared. */
@@ -60,7 +66,7 @@ typedef struct Course
 	char	  **low;			/* where the next range begins */
 } Course;
 
-typedef struct Check
+struct Check
 {
 	Common	   *common;
 	Tables	   *tables;
@@ -76,15 +82,7 @@ typedef struct Check
 	int			progress_width; /* of the line that is on the terminal */
 	long long	rows;			/* of the publisher */
 	int			done;			/* tables */
-} Check;
-
-/* Where the rows of a range that differ are taken from. */
-typedef struct Fetch
-{
-	Check	   *check;
-	Pair	   *pair;
-	bool		has_ended[SIDES];
-} Fetch;
+};
 
 static void
 write_out(Check *check, PQExpBuffer text)
@@ -237,6 +235,13 @@ take_range(Check *check, Pair *pair)
 
 /*** a pair ***/
 
+/* Does it wait for what a session of it has yet to send? */
+static bool
+is_busy(const Pair *pair)
+{
+	return pair->is_busy[PUBLISHER] || pair->is_busy[SUBSCRIBER];
+}
+
 static void
 forget_buckets(Pair *pair)
 {
@@ -299,21 +304,6 @@ take_results(Pair *pair, Side side)
 	pair->is_busy[side] = false;
 }
 
-/* Take what a side has sent; its state is busy until all is there. */
-static void
-take_input(Pair *pair, Side side)
-{
-	if (!PQconsumeInput(pair->sessions[side]))
-		note_error(pair->table, side, pair->sessions[side], NULL);
-
-	/*
-	 * The first result may be there and the second not: PQgetResult() waits
-	 * for it then, for no longer than the second query takes.
-	 */
-	if (!PQisBusy(pair->sessions[side]))
-		take_results(pair, side);
-}
-
 /*** rows that differ ***/
 
 static char *
@@ -323,43 +313,24 @@ copy_value(PGresult *result, int column)
 }
 
 static Row *
-next_row(void *arg, Side side)
+read_row(PGresult *result, int ncolumns)
 {
-	Fetch	   *fetch = arg;
-	Pair	   *pair = fetch->pair;
-	PGresult   *result;
-	Row		   *row = NULL;
+	Row		   *row = pg_malloc0(sizeof(Row));
 
-	while (!fetch->has_ended[side] && row == NULL)
-	{
-		result = PQgetResult(pair->sessions[side]);
-		if (result == NULL)
-		{
-			fetch->has_ended[side] = true;
-			break;
-		}
-		if (PQresultStatus(result) == PGRES_SINGLE_TUPLE)
-		{
-			row = pg_malloc0(sizeof(Row));
-			row->key_hash = strtoll(PQgetvalue(result, 0, 0), NULL, 10);
-			row->hash = strtoll(PQgetvalue(result, 0, 1), NULL, 10);
-			row->key = copy_value(result, 2);
-			row->columns = pg_malloc0(pair->table->ncolumns * sizeof(char *));
-			for (int i = 0; i < pair->table->ncolumns; i++)
-				row->columns[i] = copy_value(result, 3 + i);
-		}
-		else if (PQresultStatus(result) == PGRES_FATAL_ERROR)
-			note_error(pair->table, side, pair->sessions[side], result);
-		PQclear(result);
-	}
+	row->key_hash = strtoll(PQgetvalue(result, 0, 0), NULL, 10);
+	row->hash = strtoll(PQgetvalue(result, 0, 1), NULL, 10);
+	row->key = copy_value(result, 2);
+	row->columns = pg_malloc0(ncolumns * sizeof(char *));
+	for (int i = 0; i < ncolumns; i++)
+		row->columns[i] = copy_value(result, 3 + i);
 	return row;
 }
 
 static void
 take_difference(void *arg, const Row *publisher, const Row *subscriber)
 {
-	Fetch	   *fetch = arg;
-	Table	   *table = fetch->pair->table;
+	Pair	   *pair = arg;
+	Table	   *table = pair->table;
 	PQExpBufferData text;
 
 	if (table->obstacle != NULL)
@@ -371,16 +342,15 @@ take_difference(void *arg, const Row *publisher, const Row *subscriber)
 	else
 		table->changed++;
 	initPQExpBuffer(&text);
-	append_difference(&text, fetch->check->output, table, publisher, subscriber);
-	write_out(fetch->check, &text);
+	append_difference(&text, pair->check->output, table, publisher, subscriber);
+	write_out(pair->check, &text);
 }
 
-/* Fetch the rows of these buckets from both sides, and write those that differ. */
+/* Have both sides send the rows of these buckets. */
 static void
-fetch_rows(Check *check, Pair *pair, const char *buckets)
+begin_fetch(const Check *check, Pair *pair, const char *buckets)
 {
-	Fetch		fetch = {.check = check,.pair = pair};
-
+	pair->comparison = begin_comparison(take_difference, pair, pair->table->ncolumns);
 	for (Side side = PUBLISHER; side <= SUBSCRIBER; side++)
 	{
 		PQExpBufferData sql;
@@ -391,9 +361,62 @@ fetch_rows(Check *check, Pair *pair, const char *buckets)
 		if (!PQsendQuery(pair->sessions[side], sql.data) ||
 			!PQsetSingleRowMode(pair->sessions[side]))
 			fail_with(pair->sessions[side], "could not send a query");
+		pair->is_busy[side] = true;
 		termPQExpBuffer(&sql);
 	}
-	compare_rows(next_row, take_difference, &fetch, pair->table->ncolumns);
+}
+
+/* Take a result that has arrived. */
+static void
+take_row(Pair *pair, Side side)
+{
+	PGresult   *result = PQgetResult(pair->sessions[side]);
+
+	if (result == NULL)
+		give_row(pair->comparison, side, NULL);
+	else if (PQresultStatus(result) == PGRES_SINGLE_TUPLE)
+		give_row(pair->comparison, side, read_row(result, pair->table->ncolumns));
+	else if (PQresultStatus(result) == PGRES_FATAL_ERROR)
+		note_error(pair->table, side, pair->sessions[side], result);
+	PQclear(result);
+}
+
+/* Compare rows as far as they have arrived.  A side that is ahead is not read from. */
+static void
+take_rows(Pair *pair)
+{
+	bool		has_taken;
+
+	do
+	{
+		has_taken = false;
+		for (Side side = PUBLISHER; side <= SUBSCRIBER; side++)
+			while (wants_row(pair->comparison, side) && !PQisBusy(pair->sessions[side]))
+			{
+				take_row(pair, side);
+				has_taken = true;
+			}
+	} while (has_taken);
+	for (Side side = PUBLISHER; side <= SUBSCRIBER; side++)
+		pair->is_busy[side] = wants_row(pair->comparison, side);
+}
+
+/* Take what a side has sent; it is busy until all is there. */
+static void
+take_input(Pair *pair, Side side)
+{
+	if (!PQconsumeInput(pair->sessions[side]))
+		note_error(pair->table, side, pair->sessions[side], NULL);
+
+	/*
+	 * The first of several results may be there and the next not:
+	 * PQgetResult() waits for it then, for no longer than the second query
+	 * takes.
+	 */
+	if (pair->comparison != NULL)
+		take_rows(pair);
+	else if (!PQisBusy(pair->sessions[side]))
+		take_results(pair, side);
 }
 
 /*** a range that both sides have computed ***/
@@ -414,6 +437,7 @@ read_buckets(PGresult *result, Bucket **buckets, long long *rows)
 	return n;
 }
 
+/* Compare the buckets of the pair's range, and begin to fetch the rows of those that differ. */
 static void
 compare_range(Check *check, Pair *pair)
 {
@@ -432,7 +456,7 @@ compare_range(Check *check, Pair *pair)
 	initPQExpBuffer(&different);
 	if (compare_buckets(buckets[PUBLISHER], count[PUBLISHER], buckets[SUBSCRIBER],
 						count[SUBSCRIBER], &different) > 0)
-		fetch_rows(check, pair, different.data);
+		begin_fetch(check, pair, different.data);
 	termPQExpBuffer(&different);
 	free(buckets[PUBLISHER]);
 	free(buckets[SUBSCRIBER]);
@@ -458,8 +482,6 @@ end_range(Check *check, Pair *pair)
 {
 	Table	   *table = pair->table;
 
-	if (table->obstacle == NULL)
-		compare_range(check, pair);
 	forget_buckets(pair);
 	free_values(pair->range.low, pair->range.nvalues);
 	free_values(pair->range.high, pair->range.nvalues);
@@ -468,6 +490,23 @@ end_range(Check *check, Pair *pair)
 	if (table->obstacle != NULL)
 		course_of(check, table)->is_planned = true;
 	show_table(check, table);
+}
+
+/* Continue the range: both sides have sent what is needed for that. */
+static void
+continue_range(Check *check, Pair *pair)
+{
+	if (pair->comparison != NULL)
+	{
+		end_comparison(pair->comparison);
+		pair->comparison = NULL;
+	}
+	else if (pair->table->obstacle == NULL && pair->must_repeat)
+		begin_range(check, pair);
+	else if (pair->table->obstacle == NULL)
+		compare_range(check, pair);
+	if (!is_busy(pair))
+		end_range(check, pair);
 }
 
 /* Release the locks of a pair that has nothing to do. */
@@ -600,13 +639,8 @@ run(Check *check)
 		{
 			Pair	   *pair = &check->pairs[i];
 
-			if (pair->table != NULL && !pair->is_busy[PUBLISHER] && !pair->is_busy[SUBSCRIBER])
-			{
-				if (pair->must_repeat && pair->table->obstacle == NULL)
-					begin_range(check, pair);
-				else
-					end_range(check, pair);
-			}
+			if (pair->table != NULL && !is_busy(pair))
+				continue_range(check, pair);
 			if (pair->table == NULL && !is_old && pace_delay(&check->pace, now_ms()) == 0 &&
 				take_range(check, pair))
 				begin_range(check, pair);
@@ -638,6 +672,8 @@ check_tables(Common *common, const CheckOptions *options, const Output *output)
 		.began_ms = now_ms()
 	};
 
+	for (int i = 0; i < options->jobs; i++)
+		check.pairs[i].check = &check;
 	begin_state(&check);
 	run(&check);
 	for (int i = 0; i < tables->count; i++)

@@ -63,13 +63,16 @@ typedef struct Kept
 	int			count;
 } Kept;
 
-typedef struct Comparison
+struct Comparison
 {
 	TakeDifference take;
 	void	   *arg;
 	int			ncolumns;
+	bool		is_wanted[SIDES];
+	Row		   *next[SIDES];	/* NULL: wanted, or there is none */
+	long long	key_hash;		/* of the last rows */
 	Kept		kept[SIDES];
-} Comparison;
+};
 
 /* Return a kept row of the subscriber with the same key, which is no more kept. */
 static Row *
@@ -137,37 +140,63 @@ order_of(const Row *left, const Row *right)
 	return (left->hash > right->hash) - (left->hash < right->hash);
 }
 
-void
-compare_rows(NextRow next, TakeDifference take, void *arg, int ncolumns)
+Comparison *
+begin_comparison(TakeDifference take, void *arg, int ncolumns)
 {
 	Comparison *comparison = pg_malloc0(sizeof(Comparison));
-	Row		   *row[SIDES];
-	long long	key_hash = 0;
 
 	comparison->take = take;
 	comparison->arg = arg;
 	comparison->ncolumns = ncolumns;
-	row[PUBLISHER] = next(arg, PUBLISHER);
-	row[SUBSCRIBER] = next(arg, SUBSCRIBER);
-	while (row[PUBLISHER] != NULL || row[SUBSCRIBER] != NULL)
-	{
-		int			order = order_of(row[PUBLISHER], row[SUBSCRIBER]);
-		long long	first = row[order <= 0 ? PUBLISHER : SUBSCRIBER]->key_hash;
+	comparison->is_wanted[PUBLISHER] = comparison->is_wanted[SUBSCRIBER] = true;
+	return comparison;
+}
 
-		if (first != key_hash)
-			flush(comparison);
-		key_hash = first;
-		for (Side side = PUBLISHER; side <= SUBSCRIBER; side++)
-		{
-			if (side == PUBLISHER ? order > 0 : order < 0)
-				continue;
-			if (order == 0)
-				free_row(row[side], ncolumns);
-			else
-				keep(comparison, side, row[side]);
-			row[side] = next(arg, side);
-		}
+bool
+wants_row(const Comparison *comparison, Side side)
+{
+	return comparison->is_wanted[side];
+}
+
+/* Compare the next rows of both sides; the first of them, or both, are wanted again. */
+static void
+advance(Comparison *comparison)
+{
+	Row		  **next = comparison->next;
+	int			order = order_of(next[PUBLISHER], next[SUBSCRIBER]);
+	long long	key_hash = next[order <= 0 ? PUBLISHER : SUBSCRIBER]->key_hash;
+
+	if (key_hash != comparison->key_hash)
+		flush(comparison);
+	comparison->key_hash = key_hash;
+	for (Side side = PUBLISHER; side <= SUBSCRIBER; side++)
+	{
+		if (side == PUBLISHER ? order > 0 : order < 0)
+			continue;
+		if (order == 0)
+			free_row(next[side], comparison->ncolumns);
+		else
+			keep(comparison, side, next[side]);
+		next[side] = NULL;
+		comparison->is_wanted[side] = true;
 	}
+}
+
+void
+give_row(Comparison *comparison, Side side, Row *row)
+{
+	Row		  **next = comparison->next;
+
+	next[side] = row;
+	comparison->is_wanted[side] = false;
+	if (!wants_row(comparison, PUBLISHER) && !wants_row(comparison, SUBSCRIBER) &&
+		(next[PUBLISHER] != NULL || next[SUBSCRIBER] != NULL))
+		advance(comparison);
+}
+
+void
+end_comparison(Comparison *comparison)
+{
 	flush(comparison);
 	free(comparison);
 }

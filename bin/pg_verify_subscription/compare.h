@@ -35,17 +35,25 @@ typedef struct Row
 	char	  **columns;		/* values or hashes of them; NULL: null */
 } Row;
 
-/* Return the next row of a side, allocated with malloc; NULL: there is none. */
-typedef Row *(*NextRow) (void *arg, Side side);
-
 /* Take a difference; one of the rows is NULL if it is missing there. */
 typedef void (*TakeDifference) (void *arg, const Row *publisher, const Row *subscriber);
 
 /*
- * Compare the rows of both sides, each ordered by key_hash and hash.  Keeps no more than
- * a fixed number of rows.
+ * Compare the rows of both sides, each ordered by key_hash and hash, as they arrive.  No
+ * more than a fixed number of rows is kept.
  */
-extern void compare_rows(NextRow next, TakeDifference take, void *arg, int ncolumns);
+typedef struct Comparison Comparison;
+
+extern Comparison *begin_comparison(TakeDifference take, void *arg, int ncolumns);
+
+/* Is the next row of this side needed?  If that of no side is, all rows were compared. */
+extern bool wants_row(const Comparison *comparison, Side side);
+
+/* Pass the next row of a side that wants one, allocated with malloc; NULL: there is none. */
+extern void give_row(Comparison *comparison, Side side, Row *row);
+
+/* Report what is left after the last row, and free the comparison. */
+extern void end_comparison(Comparison *comparison);
 
 extern void free_row(Row *row, int ncolumns);
 

@@ -522,6 +522,55 @@ sub interrupt
 	$publisher->reload_with(q(synchronous_standby_names = ''));
 }
 
+### rows that take long to fetch
+
+# Only when rows are fetched, a value is converted by itself, which takes for as long as the
+# gate is held.  Detects: all pairs keep their locks while the rows of one of them are fetched.
+{
+	$pair->exec_both(
+		q(CREATE TYPE slow AS ENUM ('a', 'b'); CREATE TABLE slowly (v slow)));
+	$publisher->sql('ALTER PUBLICATION tap ADD TABLE slowly');
+	$subscriber->sql('ALTER SUBSCRIPTION tap REFRESH PUBLICATION');
+	$subscriber->wait_for_subscription_sync($publisher, 'tap');
+	$publisher->wait_applied;
+	$subscriber->wait_until_ready;
+	$subscriber->sql(
+		q(INSERT INTO slowly VALUES ('b');
+		CREATE FUNCTION pg_catalog.concat(public.slow) RETURNS text LANGUAGE plpgsql
+			SET lock_timeout = 0
+		AS $$
+		BEGIN
+			PERFORM pg_advisory_xact_lock(1);
+			RETURN $1::text;
+		END $$)
+	);
+	my $gate = $subscriber->hold('SELECT pg_advisory_xact_lock(1)');
+	my $blocker = $subscriber->hold('LOCK TABLE plain');
+	my ($program, $out, $err) =
+	  start_verify('-j', 2, '-t', 'plain', '-t', 'slowly');
+	$subscriber->wait_until(
+		q(count(*) > 0 FROM pg_locks WHERE locktype = 'advisory' AND NOT granted),
+		'the program does not fetch rows');
+	my ($status) = $publisher->psql('postgres',
+		q(SET lock_timeout = '20s'; BEGIN; LOCK TABLE plain; COMMIT));
+	is($status, 0, 'another table can be locked while rows are fetched');
+	$blocker->release;
+	says(
+		$program, $out,
+		qr/^public\.plain: equal: 1 rows$/m,
+		'and is compared');
+	$gate->release;
+	is(end_verify($program, $out, $err), 2, 'the rows that were fetched');
+	like(
+		$$out,
+		qr/^public\.slowly: hash \w+: missing on publisher$/m,
+		'are compared, too');
+	$publisher->sql('ALTER PUBLICATION tap DROP TABLE slowly');
+	$subscriber->sql(
+		'ALTER SUBSCRIPTION tap REFRESH PUBLICATION; DROP FUNCTION pg_catalog.concat(slow)'
+	);
+}
+
 ### deadlocks
 
 # The program waits for a session that has locked the second partition and then wants the
