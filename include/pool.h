@@ -137,6 +137,16 @@ extern bool papply_pool_has_room(int max_writers);
  */
 extern bool papply_pool_claim_writer(int writer, int max_writers);
 
+/* Background workers of the server that are running. */
+typedef struct PapplyWorkerCounts
+{
+	int			writers;		/* of all pools */
+	int			of_queries;
+	int			others;
+} PapplyWorkerCounts;
+
+extern PapplyWorkerCounts papply_pool_count_workers(void);
+
 /*
  * Return how many writers of this pool must exit so that there are max_writers
  * in all pools.  The pools that have most of them give up theirs.

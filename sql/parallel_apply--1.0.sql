@@ -301,19 +301,25 @@ CREATE VIEW parallel_apply.subscriptions AS
     SELECT s.oid AS subid,
            s.subname,
            p.pid,
-           CASE WHEN NOT s.subenabled AND s.subdisableonerr
+           CASE WHEN u.is_standby THEN 'standby'
+                WHEN NOT s.subenabled AND s.subdisableonerr
                      AND p.state OPERATOR(pg_catalog.=) 'failing' THEN 'disabled by error'
                 WHEN NOT s.subenabled THEN 'disabled'
                 WHEN p.pid IS NULL AND u.is_running THEN 'degraded'
+                WHEN p.state IS NULL AND u.is_started THEN 'disconnected'
                 WHEN p.state IS NULL THEN 'not running'
                 WHEN n.tables OPERATOR(pg_catalog.>) 0
                      AND p.state OPERATOR(pg_catalog.=) ANY ('{parallel,native}')
                 THEN 'synchronizing' ELSE p.state END AS state,
-           CASE WHEN NOT s.subenabled AND p.state OPERATOR(pg_catalog.=) 'failing'
+           CASE WHEN u.is_standby
+                THEN 'the server is a standby: its primary applies the subscription'
+                WHEN NOT s.subenabled AND p.state OPERATOR(pg_catalog.=) 'failing'
                 THEN pg_catalog.format('the subscription is disabled, after an error: %s', p.reason)
                 WHEN NOT s.subenabled THEN 'the subscription is disabled'
                 WHEN p.pid IS NULL AND u.is_running
                 THEN 'the apply worker does not use parallel_apply, although the library is loaded'
+                WHEN p.state IS NULL AND u.is_started
+                THEN 'the apply worker is connecting to the publisher'
                 WHEN p.state IS NULL THEN 'no apply worker is running'
                 WHEN n.tables OPERATOR(pg_catalog.>) 0
                      AND p.state OPERATOR(pg_catalog.=) 'parallel'
@@ -326,7 +332,7 @@ CREATE VIEW parallel_apply.subscriptions AS
            coalesce(w.writers, 0)::integer AS writers_running,
            p.strict_reason, p.queue_bytes, p.queue_transactions, p.received_lsn,
            p.dispatched_lsn, p.committed_lsn, p.flushed_lsn, p.lag_bytes,
-           p.lag, p.apply_rate, p.catch_up
+           CASE WHEN NOT u.is_standby THEN p.lag END AS lag, p.apply_rate, p.catch_up
       FROM pg_catalog.pg_subscription AS s
       CROSS JOIN LATERAL parallel_apply.get_subscription_options(s.oid) AS o
       LEFT JOIN parallel_apply.get_subscriptions() AS p ON p.subid OPERATOR(pg_catalog.=) s.oid
@@ -341,10 +347,11 @@ CREATE VIEW parallel_apply.subscriptions AS
                AND r.srsubstate OPERATOR(pg_catalog.<>) 'r'
                AND c.relkind OPERATOR(pg_catalog.<>) 'S') AS n ON true
       CROSS JOIN LATERAL (
-            SELECT EXISTS (
-                   SELECT FROM pg_catalog.pg_stat_get_subscription(s.oid) AS a
-                    WHERE a.relid IS NULL AND a.last_msg_receipt_time IS NOT NULL
-                   ) AS is_running) AS u
+            SELECT pg_catalog.pg_is_in_recovery() AS is_standby,
+                   pg_catalog.count(a.pid) OPERATOR(pg_catalog.>) 0 AS is_started,
+                   pg_catalog.count(a.received_lsn) OPERATOR(pg_catalog.>) 0 AS is_running
+              FROM pg_catalog.pg_stat_get_subscription(NULL) AS a
+             WHERE a.subid OPERATOR(pg_catalog.=) s.oid AND a.relid IS NULL) AS u
      WHERE s.subdbid OPERATOR(pg_catalog.=)
            (SELECT d.oid FROM pg_catalog.pg_database AS d
              WHERE d.datname OPERATOR(pg_catalog.=) pg_catalog.current_database())
@@ -358,7 +365,8 @@ COMMENT ON COLUMN parallel_apply.subscriptions.pid IS
     'process ID of the apply worker. NULL if none is running';
 COMMENT ON COLUMN parallel_apply.subscriptions.state IS
     'current state: "parallel", "native", "synchronizing", "paused", "starting", "stopping", '
-    '"degraded", "failing", "disabled by error", "disconnected", "disabled" or "not running"';
+    '"degraded", "failing", "disabled by error", "disconnected", "disabled", '
+    '"not running" or, on a standby, "standby"';
 COMMENT ON COLUMN parallel_apply.subscriptions.reason IS
     'why the state is not "parallel"; the message of the error if it is "failing" or '
     '"disconnected", and whether the transaction is to be skipped. NULL if the state is "parallel"';
@@ -388,7 +396,8 @@ COMMENT ON COLUMN parallel_apply.subscriptions.lag IS
     'time since the oldest transaction that is not committed was committed on the publisher. '
     'What the publisher has not sent yet counts from its newest transaction that was received. '
     'While apply fails or no apply worker is running, time since the publisher''s '
-    'commit of the transaction that is due, or since everything received was last committed';
+    'commit of the transaction that is due, or since everything received was last committed. '
+    'NULL on a standby';
 COMMENT ON COLUMN parallel_apply.subscriptions.apply_rate IS
     'remote transactions committed per second, over the last seconds';
 COMMENT ON COLUMN parallel_apply.subscriptions.catch_up IS
@@ -1124,6 +1133,14 @@ AS 'MODULE_PATHNAME', 'papply_get_processors';
 COMMENT ON FUNCTION parallel_apply.get_processors() IS
     'internal: number of processors of this server';
 
+CREATE FUNCTION parallel_apply.get_worker_processes()
+RETURNS integer
+LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED
+AS 'MODULE_PATHNAME', 'papply_get_worker_processes';
+
+COMMENT ON FUNCTION parallel_apply.get_worker_processes() IS
+    'internal: number of background workers that run, without those of queries';
+
 -- The first statement raises an error for a subscription that does not exist.
 -- doc/advice.md explains the thresholds.
 CREATE FUNCTION parallel_apply.advice(
@@ -1170,14 +1187,9 @@ WITH s AS MATERIALIZED (
      WHERE w.writer > 0
      GROUP BY w.subid
 ), worker_processes AS (
-    SELECT count(*) AS used,
+    SELECT parallel_apply.get_worker_processes() AS used,
            current_setting('max_worker_processes')::integer AS all,
            current_setting('parallel_apply.reserved_worker_processes')::integer AS reserved
-      FROM pg_stat_activity
-     WHERE backend_type NOT IN ('client backend', 'autovacuum launcher', 'autovacuum worker',
-           'walsender', 'walreceiver', 'checkpointer', 'background writer', 'walwriter', 'startup',
-           'archiver', 'logger', 'slotsync worker', 'io worker', 'walsummarizer',
-           'standalone backend', 'parallel worker')
 ), limits AS (
     SELECT s.subid, l.setting, l.slots, l.processors,
            least(l.setting, s.writers_running + l.slots,
@@ -1213,10 +1225,14 @@ WITH s AS MATERIALIZED (
       FROM parallel_apply.tables AS t
 ), rows(subname, topic, level, advice, evidence) AS (
     SELECT s.subname, 'state',
-           CASE WHEN s.state IN ('native', 'starting', 'stopping') THEN 'info'
+           CASE WHEN s.state IN ('native', 'starting', 'stopping', 'standby') THEN 'info'
                 WHEN s.state IN ('paused', 'synchronizing', 'disabled') THEN 'notice'
                 ELSE 'warning' END,
-           CASE s.state
+           CASE CASE WHEN s.state = 'failing' AND NOT EXISTS (
+                               SELECT FROM parallel_apply.failed_transactions AS f WHERE f.subid = s.subid)
+                     THEN 'failing outside' ELSE s.state END
+                WHEN 'standby' THEN 'this server is a standby: ask its primary'
+                WHEN 'failing outside' THEN 'the apply worker fails again and again, but not in a transaction: resolve the error'
                 WHEN 'disabled' THEN 'it is not applied, and the publisher keeps its WAL'
                 WHEN 'paused' THEN 'it is not applied until parallel_apply.resume(), and the publisher keeps its WAL'
                 WHEN 'failing' THEN 'a transaction fails again and again: nothing is applied until that is resolved, '
@@ -1286,7 +1302,7 @@ WITH s AS MATERIALIZED (
                   coalesce(g.transactions, 0), coalesce(g.list, 'none'))
       FROM s JOIN limits AS l USING (subid) LEFT JOIN gain AS g USING (subid)
       LEFT JOIN enough AS e USING (subid)
-     WHERE s.writers_wanted > 0
+     WHERE s.writers_wanted > 0 AND s.state <> 'standby'
     UNION ALL
     SELECT s.subname, 'hot_key', 'warning',
            format('%s %% of the time of its writers is spent in waits for one %s of table %s: %s; more writers '
@@ -1377,7 +1393,8 @@ WITH s AS MATERIALIZED (
      WHERE s.state = 'parallel' AND s.lag > interval '5 seconds'
        AND s.queue_fill < 0.1 AND 2 * coalesce(b.writers, 0) <= s.writers_running
        AND NOT EXISTS (SELECT FROM parallel_apply.writers AS w
-                        WHERE w.subid = s.subid AND w.state = 'waiting for lock')
+                        WHERE w.subid = s.subid AND w.state <> 'waiting for data'
+                          AND w.xact_start < clock_timestamp() - interval '1 second')
     UNION ALL
     SELECT s.subname, 'logical_decoding',
            CASE WHEN s.lag > interval '5 seconds' THEN 'notice' ELSE 'info' END,
@@ -1433,7 +1450,7 @@ GRANT EXECUTE ON FUNCTION parallel_apply.get_visibility(oid),
     parallel_apply.get_writers(), parallel_apply.get_table(oid, oid, "char"),
     parallel_apply.get_conflicts(), parallel_apply.get_failed_transactions(), parallel_apply.get_hot_keys(),
     parallel_apply.get_speedup_estimate(), parallel_apply.find_subscription(name),
-    parallel_apply.get_processors(),
+    parallel_apply.get_processors(), parallel_apply.get_worker_processes(),
     parallel_apply.advice(name), parallel_apply.version(),
     parallel_apply.add_subscription(name, name),
     parallel_apply.remove_subscription(name, name),

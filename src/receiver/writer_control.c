@@ -43,7 +43,6 @@
 #include "miscadmin.h"
 #include "postmaster/bgworker.h"
 #include "replication/logicallauncher.h"
-#include "storage/proc.h"
 #include "utils/memutils.h"
 
 #include "claim.h"
@@ -128,23 +127,10 @@ lacking_apply_workers(void)
 static int
 slots_for_writers(void)
 {
-	int			others = 0;
-	int			of_queries = 0;
+	PapplyWorkerCounts running = papply_pool_count_workers();
 
-	for (uint32 i = 0; i < ProcGlobal->allProcCount; i++)
-	{
-		pid_t		pid = ProcGlobal->allProcs[i].pid;
-		const char *type = pid != 0 ? GetBackgroundWorkerTypeByPid(pid) : NULL;
-
-		if (type == NULL || strcmp(type, PAPPLY_WRITER_TYPE) == 0)
-			continue;
-		if (strcmp(type, "parallel worker") == 0)
-			of_queries++;
-		else
-			others++;
-	}
-	return max_worker_processes - others -
-		Max(papply_reserved_worker_processes, of_queries + lacking_apply_workers());
+	return max_worker_processes - running.others -
+		Max(papply_reserved_worker_processes, running.of_queries + lacking_apply_workers());
 }
 
 /*** start ***/

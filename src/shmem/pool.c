@@ -24,6 +24,8 @@
 
 #include "commands/trigger.h"
 #include "miscadmin.h"
+#include "postmaster/bgworker.h"
+#include "storage/proc.h"
 #include "utils/memutils.h"
 
 #include "clock.h"
@@ -187,6 +189,28 @@ papply_pool_claim_writer(int writer, int max_writers)
 		writer_slot->state = PAPPLY_WRITER_STARTING;
 	papply_slots_unlock();
 	return may_start;
+}
+
+PapplyWorkerCounts
+papply_pool_count_workers(void)
+{
+	PapplyWorkerCounts counts = {0};
+
+	for (uint32 i = 0; i < ProcGlobal->allProcCount; i++)
+	{
+		pid_t		pid = ProcGlobal->allProcs[i].pid;
+		const char *type = pid != 0 ? GetBackgroundWorkerTypeByPid(pid) : NULL;
+
+		if (type == NULL)
+			continue;
+		if (strcmp(type, PAPPLY_WRITER_TYPE) == 0)
+			counts.writers++;
+		else if (strcmp(type, "parallel worker") == 0)
+			counts.of_queries++;
+		else
+			counts.others++;
+	}
+	return counts;
 }
 
 /*

@@ -41,7 +41,9 @@ papply_get_speedup_estimate(PG_FUNCTION_ARGS)
 
 	foreach(cell, papply_sql_visible_subscriptions())
 	{
-		if (!papply_pool_get(lfirst_oid(cell), pool) || speedup->transactions == 0)
+		/* the receiver has yet to forget what is to be reset */
+		if (!papply_pool_get(lfirst_oid(cell), pool) || speedup->transactions == 0 ||
+			speedup->must_reset)
 			continue;
 		put_speedup(row, pool->subid, 1, 1.0, speedup->transactions);
 		for (int i = 0; i < PAPPLY_SPEEDUPS; i++)

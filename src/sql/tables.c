@@ -432,16 +432,17 @@ find_out(Findings *findings, Oid relid, char state)
 		add_finding(findings, "locked",
 					"another session has locked it, so not everything is known",
 					"query the view again");
-		return true;
 	}
-	rel = try_relation_open(relid, NoLock);
-	if (rel == NULL)
+	else if ((rel = try_relation_open(relid, NoLock)) == NULL)
 	{
 		UnlockRelationOid(relid, AccessShareLock);
 		return false;
 	}
-	explain_table(findings, rel);
-	relation_close(rel, AccessShareLock);
+	else
+	{
+		explain_table(findings, rel);
+		relation_close(rel, AccessShareLock);
+	}
 	if (state != SUBREL_STATE_READY)
 	{
 		findings->apply_mode = PAPPLY_TABLE_NATIVE;

@@ -9,7 +9,9 @@
  * statement keeps its snapshot during the wait; the next statement sees the
  * commits.
  *
- * They cannot deadlock, since they lock nothing.
+ * They lock nothing.  On a standby, the snapshot may conflict with what is
+ * replayed, which then waits for the statement, or cancels it; see
+ * doc/functions.md.
  *-------------------------------------------------------------------------
  */
 #include "parallel_apply.h"
@@ -133,6 +135,8 @@ find_obstacle(const Wait *wait)
 		return "A session pauses it at a position: see " PAPPLY_NAME ".resume().";
 	if (papply_statistics_has_failed(look_at_progress(wait->subid)))
 		return "A transaction fails: see " PAPPLY_NAME ".failed_transactions.";
+	if (RecoveryInProgress())
+		return "A standby knows of no position after the last transaction that it has replayed.";
 	return NULL;
 }
 

@@ -73,6 +73,18 @@ $publisher->wait_applied;
 is(rows_of($standby), 100, 'confirmed transactions are on the standby');
 is($standby->sql("SELECT parallel_apply.wait_for_lsn('tap', '$lsn', '0')"),
 	't', 'which knows how far it is');
+is( $standby->sql(
+		'SELECT state, reason, lag FROM parallel_apply.subscriptions'),
+	'standby|the server is a standby: its primary applies the subscription|',
+	'and that nothing is to be applied there');
+is($standby->sql('SELECT topic, level FROM parallel_apply.advice()'),
+	'state|info', 'which needs no advice');
+my (undef, undef, $notice) = $standby->psql('postgres',
+	q(SELECT parallel_apply.wait_for_lsn('tap', 'FFFFFFFF/0', '5 s')));
+like(
+	$notice,
+	qr/^DETAIL: +A standby knows of no position after the last transaction that it has replayed\.$/m,
+	'a wait for a later position says that it may not end');
 
 # All of the following is in the queue when the standby stops receiving.
 my @gates =

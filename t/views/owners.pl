@@ -96,6 +96,14 @@ is( as( 'alice',
 	't',
 	'an owner who also owns the table sees the key');
 
+# pg_stat_activity hides from the owner what processes of others are.
+is( as('alice', 'SELECT parallel_apply.get_worker_processes()'),
+	$subscriber->sql(
+		q(SELECT count(*) FROM pg_stat_activity
+		WHERE backend_type LIKE 'logical replication %' OR backend_type = 'parallel_apply writer')
+	),
+	'an owner gets the advice of how many worker processes are in use');
+
 # An owner can wait only for the subscription that it owns.
 is(as('alice', q(SELECT parallel_apply.drain('tap'))),
 	't', 'an owner may wait');

@@ -7,6 +7,7 @@
 use strict;
 use warnings;
 use FindBin;
+use IO::Socket::INET;
 use lib "$FindBin::RealBin/../lib";
 use PapplyTest;
 use PostgreSQL::Test::Cluster;
@@ -270,6 +271,27 @@ $subscriber->sql("ALTER SUBSCRIPTION tap CONNECTION '$connstr'");
 poll("SELECT state = 'parallel' FROM $view", 'until there is one');
 $publisher->wait_applied;
 
+# A publisher that accepts connections and does not answer
+my $silent = IO::Socket::INET->new(Listen => 5, LocalAddr => '127.0.0.1')
+  or die "no socket: $!";
+$subscriber->sql(
+	q(CREATE SUBSCRIPTION silent CONNECTION 'host=127.0.0.1 dbname=postgres port=)
+	  . $silent->sockport
+	  . q(' PUBLICATION tap WITH (connect = false, slot_name = silent)));
+$subscriber->sql('ALTER SUBSCRIPTION silent ENABLE');
+$subscriber->wait_until(
+	q(count(pid) = 1 FROM pg_stat_subscription WHERE subname = 'silent'),
+	'it has no apply worker');
+is( $subscriber->sql(
+		q(SELECT state, reason FROM parallel_apply.subscriptions WHERE subname = 'silent')
+	),
+	'disconnected|the apply worker is connecting to the publisher',
+	'a connection that takes long is none yet');
+$subscriber->sql(
+	'ALTER SUBSCRIPTION silent DISABLE; ALTER SUBSCRIPTION silent SET (slot_name = NONE); DROP SUBSCRIPTION silent'
+);
+close $silent;
+
 # From 16 on, a user who is not a superuser must have a password.  A worker that starts when
 # the owner changes may have the role of the old one and the subscription of the new one;
 # PostgreSQL's own apply has the same error then, and the next worker does not.
@@ -281,6 +303,12 @@ if ($subscriber->pg_version >= 16)
 	poll(
 		"SELECT last_error ~ 'password is required' AND state = 'failing' FROM $view",
 		'nor is it, if there is no password');
+	like(
+		$subscriber->sql(
+			q(SELECT advice FROM parallel_apply.advice('tap') WHERE topic = 'state')
+		),
+		qr/, but not in a transaction/,
+		'no transaction is to be skipped');
 	$subscriber->sql('ALTER SUBSCRIPTION tap OWNER TO CURRENT_USER');
 	poll("SELECT state = 'parallel' FROM $view", 'until none is wanted');
 }

@@ -332,6 +332,22 @@ explained(
 	'its triggers are known');
 $lock->release;
 
+# A table that is locked and not synchronized
+$pair->exec_both('CREATE TABLE unready (id int PRIMARY KEY)');
+$lock = $subscriber->hold('LOCK TABLE unready IN SHARE ROW EXCLUSIVE MODE');
+$publisher->sql('ALTER PUBLICATION tap ADD TABLE unready');
+$subscriber->sql('ALTER SUBSCRIPTION tap REFRESH PUBLICATION');
+$lock->query_safe('LOCK TABLE unready');
+is( $subscriber->sql(
+		q(SELECT apply_mode, 'not_synchronized' = ANY (findings) FROM parallel_apply.tables WHERE relname = 'unready')
+	),
+	'native|t',
+	'a table that is locked while it is copied is left to the apply worker');
+$lock->release;
+$subscriber->wait_for_subscription_sync($publisher, 'tap');
+$publisher->sql('ALTER PUBLICATION tap DROP TABLE unready');
+$subscriber->sql('ALTER SUBSCRIPTION tap REFRESH PUBLICATION');
+
 # The same for an index that is needed for rows without a key, and for a table
 # before its first change
 $lock =

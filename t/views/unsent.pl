@@ -162,6 +162,11 @@ for my $writers (2, 1)
 	{
 		continue_sending();
 		lag_becomes(600, 900, 'the publisher sends something old');
+		is( $subscriber->sql(
+				q(SELECT level FROM parallel_apply.advice('tap') WHERE topic = 'publisher')
+			),
+			'notice',
+			'which advice() says');
 		continue_sending();
 		lag_becomes(0, 0, 'and is silent');
 	}
