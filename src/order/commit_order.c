@@ -198,8 +198,10 @@ papply_commit_order_enter(uint64 first)
 static bool
 is_by_leader(uint64 seqno)
 {
-	return seqno <= pg_atomic_read_u64(&papply_pool->queue.published_seqno) &&
-		papply_queue_is_by_leader(papply_queue_transaction(seqno));
+	if (seqno > pg_atomic_read_u64(&papply_pool->queue.published_seqno))
+		return false;
+	pg_read_barrier();			/* its state was written before */
+	return papply_queue_is_by_leader(papply_queue_transaction(seqno));
 }
 
 void

@@ -185,7 +185,8 @@ end_ordinary(const PapplyMessage *message)
 	PapplyCommit commit;
 
 	papply_message_parse_commit(message, &commit);
-	if (commit.type != open_txn.end_kind || commit.commit_lsn != open_txn.final_lsn)
+	if (commit.type != open_txn.end_kind || commit.commit_lsn != open_txn.final_lsn ||
+		!papply_queue_can_hold(message->length))
 		papply_message_malformed();
 	if (!papply_queue_has_space(message->length))
 		return PAPPLY_HELD;
@@ -254,6 +255,8 @@ begin_transaction(const PapplyMessage *message, const PapplyBegin *begin)
 	PapplyTransaction *txn;
 
 	Assert(!open_txn.is_open);
+	if (!papply_queue_can_hold(message->length))
+		papply_message_malformed(); /* it would be held forever */
 	if (!papply_queue_has_space(message->length) ||
 		!papply_queue_begin(begin->xid, begin->final_lsn, &seqno))
 		return PAPPLY_HELD;

@@ -100,6 +100,10 @@ papply_postpone_begin_range(uint64 first, void (*apply) (PapplyEntry *entry, uin
 /*
  * Might the change have a key in common with one that is postponed, or free a
  * value that it needs?
+ *
+ * A dependency in this range may hide an older one, of which only the greatest
+ * is known: that on an exclusive transaction, or on one of which the rows are
+ * not known.  So it counts whatever the table is.
  */
 static bool
 follows_postponed(PapplyEntry *entry, uint64 seqno, const PapplyTarget *table)
@@ -108,9 +112,9 @@ follows_postponed(PapplyEntry *entry, uint64 seqno, const PapplyTarget *table)
 	PapplyEntryData(entry)[0] != LOGICAL_REP_MSG_INSERT;
 
 	for (int i = 0; i < postpone_range.count; i++)
-		if (postponed[i].local_relid == table->local_relid &&
-			(postponed[i].seqno == seqno || postponed[i].seqno <= entry->dependency ||
-			 may_free_value))
+		if (postponed[i].seqno <= entry->dependency ||
+			(postponed[i].local_relid == table->local_relid &&
+			 (postponed[i].seqno == seqno || may_free_value)))
 			return true;
 	return false;
 }

@@ -105,6 +105,14 @@ is_refused(
 	$malformed, @items, begin_at('B'),
 	insert(1, 1, 'one'),
 	commit(undef, 1));
+my $padding = "\0" x (2 * 1024 * 1024);
+is_refused(
+	'a commit that is larger than the queue',
+	$malformed, @items, begin_at('B'),
+	insert(1, 1, 'one'),
+	commit() . $padding);
+is_refused('a begin that is larger than the queue',
+	$malformed, @items, begin_at('B') . $padding);
 is_refused(
 	'a transaction without a position',
 	$malformed, @items,
