@@ -200,6 +200,11 @@ $subscriber->sql(
 $publisher->sql('ALTER PUBLICATION tap ADD TABLE plain, takers');
 $subscriber->sql('ALTER SUBSCRIPTION tap REFRESH PUBLICATION');
 $subscriber->wait_until_ready;
+# The apply worker and writers know the tables.
+$publisher->sql(
+	'INSERT INTO takers VALUES (0); INSERT INTO plain VALUES (0)');
+$publisher->wait_applied;
+$subscriber->create_selftest_waits;
 my $file = $subscriber->data_dir . '/hold_commit';
 for my $process ('writer', 'apply worker')
 {
@@ -207,7 +212,7 @@ for my $process ('writer', 'apply worker')
 	$subscriber->reload_with('parallel_apply.selftest_sleep = 10min');
 	append_to_file($file, '');
 	$publisher->sql("INSERT INTO plain VALUES ($id)");
-	$subscriber->wait_until("count(*) = $id FROM plain", 'it is not visible');
+	$subscriber->wait_until("max(id) = $id FROM plain", 'it is not visible');
 	$subscriber->reload_with(
 		'parallel_apply.leader_participation = on',
 		'parallel_apply.selftest_fast = on',
@@ -217,6 +222,7 @@ for my $process ('writer', 'apply worker')
 	$subscriber->wait_until(
 		'queue_transactions = 1 FROM parallel_apply.subscriptions',
 		"the $process does not wait");
+	$subscriber->becomes_quiet("nothing wakes a writer before", 64);
 	unlink $file or die "$file: $!";
 	$pair->tables_equal("after a commit that the $process has waited for",
 		@tables, 'plain', 'takers');
