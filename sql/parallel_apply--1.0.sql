@@ -1228,15 +1228,15 @@ WITH s AS MATERIALIZED (
            CASE WHEN s.state IN ('native', 'starting', 'stopping', 'standby') THEN 'info'
                 WHEN s.state IN ('paused', 'synchronizing', 'disabled') THEN 'notice'
                 ELSE 'warning' END,
-           CASE CASE WHEN s.state = 'failing' AND NOT EXISTS (
-                               SELECT FROM parallel_apply.failed_transactions AS f WHERE f.subid = s.subid)
-                     THEN 'failing outside' ELSE s.state END
+           CASE s.state
                 WHEN 'standby' THEN 'this server is a standby: ask its primary'
-                WHEN 'failing outside' THEN 'the apply worker fails again and again, but not in a transaction: resolve the error'
                 WHEN 'disabled' THEN 'it is not applied, and the publisher keeps its WAL'
                 WHEN 'paused' THEN 'it is not applied until parallel_apply.resume(), and the publisher keeps its WAL'
-                WHEN 'failing' THEN 'a transaction fails again and again: nothing is applied until that is resolved, '
-                     'see "parallel_apply.failed_transactions", failed_changes() and skip_transaction()'
+                WHEN 'failing' THEN
+                     CASE WHEN EXISTS (SELECT FROM parallel_apply.failed_transactions AS f WHERE f.subid = s.subid)
+                          THEN 'a transaction fails again and again: nothing is applied until that is resolved, '
+                               'see "parallel_apply.failed_transactions", failed_changes() and skip_transaction()'
+                          ELSE 'the apply worker fails again and again, but not in a transaction: resolve the error' END
                 WHEN 'disabled by error' THEN 'an error has disabled it: resolve the error or skip the transaction, then enable it, '
                      'see "parallel_apply.failed_transactions", failed_changes() and skip_transaction()'
                 WHEN 'disconnected' THEN 'there is no connection to the publisher'

@@ -179,16 +179,29 @@ append_message(const PapplyMessage *message, uint32 relation_version, uint64 dep
 						dependency);
 }
 
+/*
+ * Is there space for the first or last message of a transaction?  One that
+ * never has any would be held forever.
+ */
+static bool
+has_space_for_bound(const PapplyMessage *message)
+{
+	if (papply_queue_has_space(message->length))
+		return true;
+	if (!papply_queue_can_hold(message->length))
+		papply_message_malformed();
+	return false;
+}
+
 static PapplyFate
 end_ordinary(const PapplyMessage *message)
 {
 	PapplyCommit commit;
 
 	papply_message_parse_commit(message, &commit);
-	if (commit.type != open_txn.end_kind || commit.commit_lsn != open_txn.final_lsn ||
-		!papply_queue_can_hold(message->length))
+	if (commit.type != open_txn.end_kind || commit.commit_lsn != open_txn.final_lsn)
 		papply_message_malformed();
-	if (!papply_queue_has_space(message->length))
+	if (!has_space_for_bound(message))
 		return PAPPLY_HELD;
 	append_message(message, 0, PAPPLY_NO_SEQNO);
 	if (message->kind == LOGICAL_REP_MSG_PREPARE)
@@ -255,9 +268,7 @@ begin_transaction(const PapplyMessage *message, const PapplyBegin *begin)
 	PapplyTransaction *txn;
 
 	Assert(!open_txn.is_open);
-	if (!papply_queue_can_hold(message->length))
-		papply_message_malformed(); /* it would be held forever */
-	if (!papply_queue_has_space(message->length) ||
+	if (!has_space_for_bound(message) ||
 		!papply_queue_begin(begin->xid, begin->final_lsn, &seqno))
 		return PAPPLY_HELD;
 	open_txn = (OpenTransaction)
