@@ -112,7 +112,7 @@ while ($exporter =~
 		join(' ', @names),
 		"a member of pg_monitor gets the metrics $query");
 }
-is(scalar(grep { /^parallel_apply_(state|tables|writer)_/ } keys %metric),
+is(scalar(grep { /^parallel_apply_(state|tables?|writer)_/ } keys %metric),
 	6, 'with all queries');
 
 my @expressions = map { $_->{expr} }
