@@ -119,8 +119,8 @@ extern PapplySavedSubscription *papply_statistics_save(uint32 *n);
 extern const char *papply_statistics_reason_text(PapplyApplyReason reason);
 
 /*
- * Reset all counters of a subscription, its hot keys and the estimate of its
- * pool, if it has a slot.
+ * Reset all counters of a subscription of this database, its hot keys and the
+ * estimate of its pool, if it has a slot.  InvalidOid means all subscriptions.
  */
 extern void papply_statistics_reset(Oid subid);
 

@@ -136,7 +136,10 @@ extern bool papply_table_statistics_get_nth(int n, PapplyTableStatistics *copy);
 /* Are some tables not counted because all places are taken? */
 extern bool papply_table_statistics_is_full(void);
 
-/* Reset the counters of a subscription's tables. */
+/*
+ * Reset the counters of the tables of a subscription of this database.
+ * InvalidOid means all subscriptions, with or without a slot.
+ */
 extern void papply_table_statistics_reset(Oid subid);
 
 /*

@@ -17,7 +17,6 @@
 #include "decoding.h"
 #include "pool.h"
 #include "result_rows.h"
-#include "slots.h"
 #include "sql_common.h"
 #include "statistics.h"
 #include "table_statistics.h"
@@ -291,16 +290,9 @@ papply_get_subscription_stats(PG_FUNCTION_ARGS)
 Datum
 papply_reset_stats(PG_FUNCTION_ARGS)
 {
-	List	   *subscriptions = PG_ARGISNULL(0) ? papply_slots_subscriptions() :
-	list_make1_oid(papply_sql_get_subscription(fcinfo, 0));
-	ListCell   *cell;
+	Oid			subid = PG_ARGISNULL(0) ? InvalidOid : papply_sql_get_subscription(fcinfo, 0);
 
-	foreach(cell, subscriptions)
-	{
-		Oid			subid = lfirst_oid(cell);
-
-		papply_statistics_reset(subid);
-		papply_table_statistics_reset(subid);
-	}
+	papply_statistics_reset(subid);
+	papply_table_statistics_reset(subid);
 	PG_RETURN_VOID();
 }

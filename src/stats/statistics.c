@@ -29,6 +29,7 @@
  */
 #include "parallel_apply.h"
 
+#include "miscadmin.h"
 #include "replication/logicallauncher.h"
 #include "storage/spin.h"
 #include "utils/timestamp.h"
@@ -248,9 +249,9 @@ papply_statistics_reset(Oid subid)
 	PapplySubscriptionSlot *slot;
 
 	papply_slots_lock(LW_EXCLUSIVE);
-	slot = papply_slots_find(subid);
-	if (slot != NULL)
-		reset_slot(slot, now);
+	for (int i = 0; (slot = papply_slots_get(i)) != NULL; i++)
+		if (slot->dbid == MyDatabaseId && (!OidIsValid(subid) || slot->subid == subid))
+			reset_slot(slot, now);
 	papply_slots_unlock();
 }
 

@@ -298,8 +298,12 @@ papply_table_statistics_reset(Oid subid)
 {
 	LWLockAcquire(&statistics->lock, LW_EXCLUSIVE);
 	for (int i = 0; i < PLACES; i++)
-		if (statistics->places[i].record.subid == subid)
+	{
+		const PapplyTableRecord *record = &statistics->places[i].record;
+
+		if (record->dbid == MyDatabaseId && (!OidIsValid(subid) || record->subid == subid))
 			reset_counters(&statistics->places[i]);
+	}
 	LWLockRelease(&statistics->lock);
 }
 

@@ -105,6 +105,16 @@ counted(
 	'fourth 0 , third 3 1',
 	'where no slot is free, one that has no apply worker loses its own, all of it'
 );
+
+# Its tables are counted elsewhere.
+my $of_table =
+  q(SELECT updates FROM parallel_apply.tables WHERE relname = 'of_first');
+is($subscriber->sql($of_table), '3', 'but not the counters of its tables');
+$subscriber->wait_until_counted;
+$subscriber->sql('SELECT parallel_apply.reset_stats()');
+is($subscriber->sql($of_table),
+	'0', 'reset_stats() resets those of a subscription without a slot, too');
+wait_for_row('third');
 $subscriber->sql('DROP SUBSCRIPTION fourth');
 $subscriber->sql('ALTER SUBSCRIPTION first ENABLE');
 $subscriber->wait_for_pool('first', 2);

@@ -109,6 +109,14 @@ is( $subscriber->safe_psql(
 		'other', 'SELECT count(*) FROM parallel_apply.hot_keys'),
 	0,
 	'another database does not show it');
+$subscriber->wait_until_counted;
+$subscriber->safe_psql('other', 'SELECT parallel_apply.reset_stats()');
+is( $subscriber->sql(
+		q(SELECT s.updates > 0, t.updates > 0 FROM parallel_apply.subscription_stats s
+		JOIN parallel_apply.tables t USING (subid) WHERE t.relname = 'accounts')
+	),
+	't|t',
+	'and resets no statistics of this one');
 
 # A unique value that one row releases and another one gets
 $pair->apply_behind_gate(
