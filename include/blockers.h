@@ -22,8 +22,9 @@ extern void papply_blockers_begin_checks(void);
  * local sessions wait for transactions before their turn, unless this process
  * did so within PAPPLY_BLOCKERS_INTERVAL_MS.  Throws
  * PAPPLY_ERRCODE_COMMIT_ORDER_ABORT if they wait for this process.  Makes
- * others roll back that cannot check themselves.  For processes that do not
- * sleep in commit_order.c.
+ * others roll back that cannot check themselves.  A writer that applies changes
+ * does not look for local sessions that wait for itself.  For processes that do
+ * not sleep in commit_order.c.
  */
 extern void papply_blockers_look_if_due(void);
 

@@ -43,6 +43,13 @@ extern bool papply_exclusive_applies_younger(const PapplyWriterSlot *writer_slot
 /* Does any writer apply something, or still hold the locks of what it has committed? */
 extern bool papply_exclusive_is_any_applied(void);
 
+/*
+ * Receiver, when everything in the queue is committed: must it wait for locks of that
+ * before the core apply loop applies the next transaction?  If so, its latch is set when
+ * these have been released.
+ */
+extern bool papply_exclusive_must_await_locks(void);
+
 /* Is something in force that is not committed? */
 extern bool papply_exclusive_is_in_force(void);
 

@@ -307,8 +307,9 @@ extern bool papply_queue_want_data(uint64 position);
 extern void papply_queue_got_data(void);
 
 /*
- * Prepare to read the transaction from its beginning again.  Returns false if
- * part of it has been overwritten.
+ * Prepare to read the transaction, which is rolled back, from its beginning again.
+ * Until this is called, what was read of it may be overwritten.  Returns false if
+ * part of it has been.
  */
 extern bool papply_queue_rewind(uint64 seqno);
 

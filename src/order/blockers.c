@@ -19,6 +19,8 @@
  *   commit_order.c checks, after some tens of milliseconds and then regularly,
  *   whether it blocks the process of O, directly or through other processes,
  *   including local sessions.  If so, Y rolls back and is retried in its turn.
+ * - O waits in the lock manager for Y, which applies changes.  Y checks at
+ *   intervals, between two changes.
  * - O waits in the lock manager for Y, which waits there for another process:
  *   a local session, or a prepared transaction whose COMMIT PREPARED is
  *   younger than O.  Y cannot check.  Other writers do when they sleep; idle
@@ -388,7 +390,8 @@ find_local_waiters(void)
 
 	if (is_held_up(oldest))
 		roll_back_others(oldest);
-	if (papply_pool_waiter == PAPPLY_WAITER_RECEIVER)
+	if (papply_pool_waiter == PAPPLY_WAITER_RECEIVER ||
+		papply_pool_my_writer_slot()->state == PAPPLY_WRITER_APPLYING)
 		return;
 	if (is_before_turn(first_of(papply_pool_waiter), oldest) && is_waited_for(MyProc))
 		ereport(ERROR,

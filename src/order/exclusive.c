@@ -177,6 +177,16 @@ papply_exclusive_is_any_applied(void)
 }
 
 bool
+papply_exclusive_must_await_locks(void)
+{
+	Assert(papply_pool_waiter == PAPPLY_WAITER_RECEIVER);
+	if (!papply_exclusive_is_any_applied())
+		return false;
+	papply_exclusive_put_in_force(papply_pool_committed() + 1); /* see is_awaited() */
+	return papply_exclusive_is_any_applied();
+}
+
+bool
 papply_exclusive_has_entered(uint64 seqno)
 {
 	return entered_seqno == seqno && entered_generation == papply_pool->generation;

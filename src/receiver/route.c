@@ -130,7 +130,8 @@ route_to_pool(const PapplyMessage *message, const PapplyBegin *begin)
 	papply_lifecycle_release();
 	papply_spool_revoke_in_progress();	/* the transaction may have to be
 										 * exclusive */
-	if (!papply_lifecycle_is_idle() || papply_in_progress_count() > 0)
+	if (!papply_lifecycle_is_idle() || papply_in_progress_count() > 0 ||
+		papply_exclusive_must_await_locks())
 		return PAPPLY_HELD;
 	papply_core_loop_begin_direct(papply_lifecycle_origin(), false);
 	return PAPPLY_TO_CORE_LOOP;

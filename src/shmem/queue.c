@@ -545,7 +545,7 @@ papply_queue_rewind(uint64 seqno)
 	PapplyTransaction *txn = papply_queue_transaction(seqno);
 	uint32		hold = PAPPLY_TXN_WHOLE;
 
-	Assert(papply_pool_committed() == seqno - 1);
+	Assert(papply_pool_committed() < seqno);
 	if (!pg_atomic_compare_exchange_u32(&txn->hold, &hold, PAPPLY_TXN_REWINDING))
 		return false;
 	pg_atomic_write_u64(&papply_pool_my_writer_slot()->read_position, txn->start_position);

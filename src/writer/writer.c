@@ -351,7 +351,7 @@ apply_change(PapplyEntry *entry)
 	}
 
 	/* Finding rows may be slow, and the oldest transaction may wait for us. */
-	if (claimed.first == PAPPLY_SEQNO_OPEN)
+	if (papply_pool_committed() + 1 < claimed.first)
 		papply_blockers_look_if_due();
 
 	MemoryContextSwitchTo(writer_process.message_context);
@@ -666,6 +666,9 @@ try_range(uint64 first, uint64 last, bool is_in_turn)
 	claimed.message_type = 0;
 	if (papply_pool_committed() >= claimed.last)
 		result = ATTEMPT_COMMITTED;
+	else if (!claimed.is_in_progress)
+		(void) papply_queue_rewind(last);	/* only the last one may be
+											 * incomplete */
 	papply_account_end_tables(result == ATTEMPT_COMMITTED);
 	papply_key_wait_end_transaction();
 	return result;
@@ -721,7 +724,7 @@ apply_in_turn(uint64 seqno, AttemptResult result)
 												 * its turn */
 	AcceptInvalidationMessages();
 	if (result != ATTEMPT_FAILED_LATE && papply_session_load_subscription() &&
-		(!is_retry || papply_queue_rewind(seqno)))
+		(!is_retry || papply_queue_can_rewind(seqno)))
 		result = try_range(seqno, seqno, true);
 	if (result == ATTEMPT_COMMITTED || !papply_pool->is_open)
 		return;

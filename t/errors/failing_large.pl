@@ -20,9 +20,12 @@ my ($pair, $publisher, $subscriber) = new_pair(
 		autovacuum = off));
 $pair->exec_both(
 	q(CREATE TABLE gate (id int PRIMARY KEY, n int);
-	CREATE TABLE items (id int PRIMARY KEY, v int, note text DEFAULT repeat('x', 100));)
+	CREATE TABLE items (id int PRIMARY KEY, v int, note text DEFAULT repeat('x', 100));
+	CREATE TABLE names (id int PRIMARY KEY, name text);)
 );
-$publisher->sql('INSERT INTO gate VALUES (1, 0)');
+$subscriber->sql('CREATE UNIQUE INDEX ON names (lower(name))');
+$publisher->sql(
+	q(INSERT INTO gate VALUES (1, 0); INSERT INTO names VALUES (1, 'a')));
 $subscriber->create_extension;
 $pair->subscribe('tap', with => 'disable_on_error = true, streaming = on');
 
@@ -173,6 +176,34 @@ is_applied(2, 'larger than the queue', \&send_failing_rows);
 fails_again('larger than the queue');
 is_repaired('larger than the queue');
 is(refetches(), $refetches + 1, 'it was fetched again once, for its size');
+
+### larger than the queue, and failed before its turn: what was read of it is kept until a
+### writer reads it again
+
+$subscriber->wait_for_pool('tap', 4);
+$subscriber->create_selftest_waits;
+my $gate = $subscriber->hold('SELECT FROM gate FOR UPDATE');
+$publisher->commit_each(
+	'UPDATE gate SET n = n + 1; DELETE FROM names',
+	"INSERT INTO names VALUES (2, 'A'); INSERT INTO items SELECT i, 0 FROM generate_series($last + 1, $last + $rows) i"
+);
+$last += $rows;
+$subscriber->states_become(
+	'waiting for lock, waiting for prior commit',
+	'it has failed, since an older one is not committed');
+my $pid = $subscriber->sql(
+	q(SELECT pid FROM parallel_apply.writers WHERE state = 'waiting for prior commit')
+);
+kill 'STOP', $pid;
+$gate->release;
+$subscriber->wait_until(
+	'count(*) = 0 FROM names WHERE id = 1',
+	'the older one is not committed');
+$subscriber->becomes_quiet('the queue is full');
+kill 'CONT', $pid;
+$publisher->wait_applied;
+$pair->rows_equal($_, 'after it was applied again') for qw(items names);
+is(refetches(), $refetches + 1, 'it is not fetched again');
 
 ### a few changes: the second attempt may succeed, and costs little
 

@@ -17,7 +17,9 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 
 my ($pair, $publisher, $subscriber) = new_pair(
+	publisher_conf => 'logical_decoding_work_mem = 64kB',
 	subscriber_conf => q(
+		log_min_messages = debug1
 		parallel_apply.writers_per_subscription = 4
 		parallel_apply.max_batch_transactions = 1));
 my @tables = qw(gate jobs orders late);
@@ -36,7 +38,10 @@ $subscriber->sql(
 		RETURN NEW;
 	END $$;));
 $subscriber->create_extension;
-$pair->subscribe('tap', publication => 'FOR TABLE gate, jobs, orders');
+$pair->subscribe(
+	'tap',
+	publication => 'FOR TABLE gate, jobs, orders',
+	with => 'streaming = on');
 $publisher->sql(
 	q(INSERT INTO gate VALUES (1, 0), (2, 0);
 	INSERT INTO jobs VALUES (1, 0), (2, 0);));
@@ -229,6 +234,40 @@ for my $process ('writer', 'apply worker')
 	is($subscriber->sql("SELECT lock FROM got WHERE id = $id"),
 		't', 'its locks are released before the trigger runs');
 }
+
+# The same where the apply worker has to apply a streamed transaction that a writer has
+# failed to apply before its end.
+$pair->exec_both(
+	'CREATE TABLE items (id int PRIMARY KEY, v int NOT NULL, note text)');
+$publisher->sql('ALTER PUBLICATION tap ADD TABLE items');
+$subscriber->reload_with(
+	'parallel_apply.leader_participation = off',
+	'parallel_apply.selftest_receiver_sleeps = off',
+	'parallel_apply.selftest_sleep = 0');
+$subscriber->sql('ALTER SUBSCRIPTION tap REFRESH PUBLICATION');
+$subscriber->wait_until_ready;
+$subscriber->make_fault;
+my $streamed = $pair->begin_streamed(
+	item_rows(2000) . 'INSERT INTO items VALUES (0, -1);' . item_rows(2000));
+ok( $subscriber->wait_for_log(qr/is rolled back: new row/),
+	'a writer fails to apply a streamed transaction');
+$subscriber->repair_fault;
+$subscriber->reload_with(
+	'parallel_apply.selftest_receiver_sleeps = on',
+	'parallel_apply.selftest_sleep = 10min');
+$streamed->query_safe('INSERT INTO takers VALUES (3)');
+append_to_file($file, '');
+$publisher->sql('INSERT INTO plain VALUES (3)');
+$subscriber->wait_until('max(id) = 3 FROM plain', 'it is not visible');
+$streamed->release;
+$publisher->wait_for_catchup('tap', 'sent');
+$subscriber->becomes_quiet("nothing happens while a writer has its locks",
+	64);
+unlink $file or die "$file: $!";
+$pair->tables_equal('after a commit that a streamed one has waited for',
+	@tables, 'plain', 'takers', 'items');
+is($subscriber->sql('SELECT lock FROM got WHERE id = 3'),
+	't', 'its locks are released before the trigger runs');
 
 finish($publisher, $subscriber);
 done_testing();

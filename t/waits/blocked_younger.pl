@@ -25,15 +25,21 @@ $pair->exec_both(
 	CREATE TABLE items (id int PRIMARY KEY, v int NOT NULL, note text);
 	CREATE TABLE names (id int PRIMARY KEY, name text);
 	CREATE TABLE jobs (id int PRIMARY KEY, n int NOT NULL);
-	CREATE TABLE orders (id int PRIMARY KEY);));
-my @tables = qw(gate items names jobs orders);
+	CREATE TABLE orders (id int PRIMARY KEY);
+	CREATE TABLE slow (door int PRIMARY KEY);));
+my @tables = qw(gate items names jobs orders slow);
 
 # The publisher does not have these.
 $subscriber->sql(
 	q(CREATE UNIQUE INDEX ON names (lower(name));
 	CREATE FUNCTION lock_job(job int) RETURNS boolean LANGUAGE plpgsql AS
 		$$BEGIN PERFORM FROM public.jobs WHERE id = job FOR UPDATE NOWAIT; RETURN true; END$$;
-	ALTER TABLE orders ADD CHECK (lock_job(id));));
+	ALTER TABLE orders ADD CHECK (lock_job(id));
+	CREATE TABLE open_doors (door int);
+	CREATE FUNCTION pass_door(wanted int) RETURNS bool LANGUAGE plpgsql AS $$BEGIN
+		LOOP EXIT WHEN EXISTS (SELECT FROM public.open_doors WHERE door = wanted); END LOOP;
+		RETURN true; END$$;
+	ALTER TABLE slow ADD CHECK (pass_door(door));));
 $subscriber->create_extension;
 $pair->subscribe(
 	'tap',
@@ -108,6 +114,28 @@ my $apply_pid = $subscriber->apply_pid('tap');
 	$_->quit for $streamed, $other;
 	$pair->tables_equal('after a streamed one that waited for a session',
 		@tables);
+}
+
+# For nothing: its rows take long.  It is rolled back before the next row.
+{
+	my $gate = $subscriber->hold('SELECT FROM gate WHERE id = 1 FOR UPDATE');
+	$publisher->sql(
+		q(BEGIN; UPDATE gate SET n = 9 WHERE id = 1; INSERT INTO names VALUES (50, 'w'); COMMIT;
+		DELETE FROM names WHERE id = 50;
+		BEGIN; INSERT INTO names VALUES (51, 'W'); INSERT INTO slow VALUES (1), (2); COMMIT;)
+	);
+	$subscriber->states_become(
+		'waiting for lock, waiting for dependency, applying',
+		'the younger one is being applied');
+	$gate->release;
+	$subscriber->wait_until(
+		q(count(*) = 1 FROM pg_locks WHERE NOT granted AND waitstart < clock_timestamp() - interval '200 ms'),
+		'the older one does not wait for it');
+	$subscriber->sql('INSERT INTO open_doors VALUES (1)');
+	$subscriber->wait_until('n = 9 FROM gate WHERE id = 1',
+		'the older one waits until the younger one is applied');
+	$subscriber->sql('INSERT INTO open_doors VALUES (2)');
+	$pair->tables_equal('after a younger one whose rows took long', @tables);
 }
 
 # The older one does not wait but fails, finally in the core apply loop.
