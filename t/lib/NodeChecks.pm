@@ -40,7 +40,7 @@ sub nothing_is_left_open
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
 	return unlike(
 		slurp_file($self->logfile),
-		qr/WARNING: .*leak/,
+		qr/WARNING: .*(leak|not closed)/,
 		'nothing is left open');
 }
 
