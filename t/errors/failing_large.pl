@@ -195,12 +195,14 @@ my $pid = $subscriber->sql(
 	q(SELECT pid FROM parallel_apply.writers WHERE state = 'waiting for prior commit')
 );
 kill 'STOP', $pid;
+$subscriber->reload_with('parallel_apply.selftest_sleep = 10min');
 $gate->release;
 $subscriber->wait_until(
 	'count(*) = 0 FROM names WHERE id = 1',
 	'the older one is not committed');
-$subscriber->becomes_quiet('the queue is full');
+$subscriber->becomes_quiet('the queue is full', 64);
 kill 'CONT', $pid;
+$subscriber->reload_with('parallel_apply.selftest_sleep = 0');
 $publisher->wait_applied;
 $pair->rows_equal($_, 'after it was applied again') for qw(items names);
 is(refetches(), $refetches + 1, 'it is not fetched again');
