@@ -214,7 +214,8 @@ is(count_notes(), $notes, 'without ordinary triggers');
 SKIP:
 {
 	skip q(PostgreSQL's own apply leaves partitions open in this version), 1
-	  if slurp_file($subscriber->logfile) =~ /\[$serial\] WARNING: .*(leak|not closed)/;
+	  if slurp_file($subscriber->logfile) =~
+	  /\[$serial\] WARNING: .*(leak|not closed)/;
 	$subscriber->nothing_is_left_open;
 }
 finish($publisher, $subscriber, worker_terminated());
