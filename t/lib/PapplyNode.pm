@@ -80,6 +80,20 @@ sub make_takers
 	return;
 }
 
+# Have each row of table slow (door int PRIMARY KEY) take until there is a row with its door
+# in table open_doors.
+sub make_doors
+{
+	my ($self) = @_;
+	$self->sql(
+		q(CREATE TABLE open_doors (door int);
+		CREATE FUNCTION pass_door(wanted int) RETURNS bool LANGUAGE plpgsql AS $$BEGIN
+			LOOP EXIT WHEN EXISTS (SELECT FROM public.open_doors WHERE door = wanted); END LOOP;
+			RETURN true; END$$;
+		ALTER TABLE slow ADD CHECK (pass_door(door));));
+	return;
+}
+
 # Assert that a statement is refused with this error.
 sub refuses
 {
