@@ -236,6 +236,8 @@ extern void papply_queue_leave_to_leader(uint64 seqno, PapplyApplier applier,
  */
 extern void papply_queue_set_exclusivity(uint64 seqno, PapplyExclusivity exclusivity);
 extern bool papply_queue_is_exclusive(uint64 seqno);
+extern bool papply_queue_is_separate(uint64 seqno); /* that, or
+													 * PAPPLY_SEPARATE */
 
 /*
  * Leave the open transaction to the writer that has applied it in progress

@@ -239,7 +239,12 @@ find_deadlock(void)
 	if (younger == 0)
 		return;
 	if (younger != MyProcPid)
+	{
 		papply_exclusive_put_in_force(oldest);
+		if (papply_pool_waiter != PAPPLY_WAITER_RECEIVER)
+			papply_exclusive_check(papply_in_progress_number());	/* it may be younger,
+																	 * too */
+	}
 	else if (papply_pool_waiter != PAPPLY_WAITER_RECEIVER)
 		ereport(ERROR,
 				(errcode(PAPPLY_ERRCODE_COMMIT_ORDER_ABORT),

@@ -285,8 +285,10 @@ finish_native(void)
 
 /*
  * Must a fallback be applied exclusively?  This is so if a writer gave it up, or if it
- * may run user code.  That was not known when it was queued if a trigger may have been
- * created since, or if its end has not arrived.
+ * may run user code.  If only some of that is called exclusive, a writer would try again
+ * alone after an error; the core apply loop cannot.  User code was not known when the
+ * transaction was queued if a trigger may have been created since, or if its end has not
+ * arrived.
  */
 static bool
 must_be_exclusive(uint64 seqno)
@@ -294,7 +296,7 @@ must_be_exclusive(uint64 seqno)
 	PapplyTransaction *txn = papply_queue_transaction(seqno);
 
 	return papply_queue_applier(seqno) == PAPPLY_BY_LEADER_EXCLUSIVE ||
-		papply_queue_is_exclusive(seqno) || !papply_queue_is_complete(txn) ||
+		papply_queue_is_separate(seqno) || !papply_queue_is_complete(txn) ||
 		txn->local_changes != papply_remote_relation_local_changes();
 }
 

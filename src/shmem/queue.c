@@ -329,6 +329,13 @@ papply_queue_is_exclusive(uint64 seqno)
 		PAPPLY_EXCLUSIVE;
 }
 
+bool
+papply_queue_is_separate(uint64 seqno)
+{
+	return (papply_queue_state(papply_queue_transaction(seqno)) & PAPPLY_TXN_EXCLUSIVITY) !=
+		PAPPLY_IN_BATCH;
+}
+
 void
 papply_queue_mark_in_progress(uint64 seqno)
 {

@@ -4,6 +4,9 @@
 # While it waits for one to catch up nothing is received, and the last transaction
 # of the core apply loop does not count as committed.  Each time that worker
 # waits, directly or indirectly, for a writer that waits for just this.
+#
+# Nor does the core apply loop fail because of what a writer has locked, while it applies
+# the transactions with changes of that table.
 use strict;
 use warnings;
 use FindBin;
@@ -13,18 +16,24 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-my ($pair, $publisher, $subscriber) =
-  new_pair(publisher_conf => q(logical_decoding_work_mem = 64kB));
+my ($pair, $publisher, $subscriber) = new_pair(
+	publisher_conf => q(logical_decoding_work_mem = 64kB),
+	subscriber_conf => q(autovacuum = off));
 $pair->exec_both(
 	q(CREATE TABLE gate (id int PRIMARY KEY, n int NOT NULL);
 	CREATE TABLE items (id int PRIMARY KEY, v int NOT NULL, note text);
 	CREATE TABLE jobs (id int PRIMARY KEY, n int NOT NULL);
 	CREATE TABLE total (id int PRIMARY KEY, n int NOT NULL);
 	CREATE TABLE late (id int PRIMARY KEY, n int NOT NULL);
-	CREATE TABLE later (id int PRIMARY KEY, n int NOT NULL);));
-my @tables = qw(gate items jobs total);
+	CREATE TABLE later (id int PRIMARY KEY, n int NOT NULL);
+	CREATE TABLE latest (id int PRIMARY KEY);
+	CREATE TABLE orders (id int PRIMARY KEY);));
+my @tables = qw(gate items jobs total orders);
 $subscriber->sql(
-	q(CREATE FUNCTION touch_total() RETURNS trigger LANGUAGE plpgsql AS
+	q(CREATE FUNCTION lock_job(job int) RETURNS boolean LANGUAGE plpgsql AS
+		$$BEGIN PERFORM FROM public.jobs WHERE id = job FOR UPDATE NOWAIT; RETURN true; END$$;
+	ALTER TABLE orders ADD CHECK (lock_job(id));
+	CREATE FUNCTION touch_total() RETURNS trigger LANGUAGE plpgsql AS
 		$$BEGIN UPDATE public.total SET n = n WHERE id = 1; RETURN NEW; END$$;
 	CREATE TRIGGER touch AFTER INSERT ON late FOR EACH ROW WHEN (NEW.id > 2) EXECUTE FUNCTION touch_total();
 	ALTER TABLE late ENABLE ALWAYS TRIGGER touch;
@@ -86,6 +95,32 @@ my $apply_pid = $subscriber->apply_pid('tap');
 	$pair->tables_equal(
 		'after a synchronization that needed a row of such a session',
 		@tables, qw(late later));
+}
+
+# For nothing: user code of the core apply loop finds a lock of a younger transaction.
+# The definitions are known before, and no invalidation comes in between.
+{
+	my $copy = $subscriber->hold('INSERT INTO latest VALUES (1)');
+	$publisher->sql('INSERT INTO latest VALUES (1)');
+	$pair->begin_copy('latest');
+	$publisher->sql(
+		q(INSERT INTO latest VALUES (2); INSERT INTO orders VALUES (2);
+		UPDATE gate SET n = n + 1; UPDATE jobs SET n = n + 1));
+	$publisher->wait_applied;
+	my $gate = $subscriber->hold('SELECT FROM gate WHERE id = 1 FOR UPDATE');
+	$publisher->sql(
+		q(UPDATE gate SET n = n + 1 WHERE id = 1;
+		BEGIN; INSERT INTO latest VALUES (3); INSERT INTO orders VALUES (1); COMMIT;
+		UPDATE jobs SET n = n + 1 WHERE id = 1;));
+	$subscriber->states_become('waiting for lock, waiting for prior commit',
+		'the younger one has locked what the core apply loop wants');
+	$gate->release;
+	$pair->tables_equal(
+		'after one that the core apply loop has applied alone', @tables);
+	$copy->query_safe('ROLLBACK');
+	$copy->quit;
+	$subscriber->wait_for_subscription_sync($publisher, 'tap');
+	$pair->tables_equal('after the copy', @tables, 'latest');
 }
 
 is($subscriber->apply_pid('tap'),

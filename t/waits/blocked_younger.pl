@@ -4,6 +4,9 @@
 # itself waiting there, for a local session or a prepared transaction, and therefore
 # cannot notice that it has to roll back; or the older one fails because of rows of
 # the younger one.  Serial apply would not have begun the younger one.
+#
+# A row that is only inserted may be put off, and nothing can wait for it then.  One that is
+# updated has been inserted.
 use strict;
 use warnings;
 use FindBin;
@@ -57,7 +60,7 @@ my $apply_pid = $subscriber->apply_pid('tap');
 	$publisher->sql(
 		q(BEGIN; UPDATE gate SET n = n + 1 WHERE id = 1; INSERT INTO names VALUES (20, 'x'); COMMIT;
 		DELETE FROM names WHERE id = 20;
-		BEGIN; INSERT INTO names VALUES (21, 'X'); UPDATE gate SET n = n + 1 WHERE id = 2; COMMIT;)
+		BEGIN; INSERT INTO names VALUES (21, '-'); UPDATE names SET name = 'X' WHERE id = 21; UPDATE gate SET n = n + 1 WHERE id = 2; COMMIT;)
 	);
 	$subscriber->states_become(
 		'waiting for lock, waiting for dependency, waiting for lock',
@@ -97,7 +100,7 @@ my $apply_pid = $subscriber->apply_pid('tap');
 	my $other = $subscriber->hold('SELECT FROM gate WHERE id = 1 FOR UPDATE');
 	my $streamed =
 	  $pair->begin_streamed(
-		q(INSERT INTO names VALUES (41, 'Z'); UPDATE gate SET n = 1 WHERE id = 1;)
+		q(INSERT INTO names VALUES (41, '-'); UPDATE names SET name = 'Z' WHERE id = 41; UPDATE gate SET n = 1 WHERE id = 1;)
 		  . item_rows(3000));
 	$subscriber->wait_for_state('waiting for lock');
 	$publisher->sql(
@@ -132,6 +135,48 @@ my $apply_pid = $subscriber->apply_pid('tap');
 		'the older one waits until the younger one is applied');
 	$subscriber->sql('INSERT INTO open_doors VALUES (2)');
 	$pair->tables_equal('after a younger one whose rows took long', @tables);
+}
+
+# The only process that can notice this is a third writer, which applies what is younger, too.
+# It has to roll back as well.
+{
+	$subscriber->sql(
+		q(SELECT parallel_apply.alter_subscription_config('tap', 3)));
+	$subscriber->wait_for_pool('tap', 3);
+	my $gate = $subscriber->hold('SELECT FROM gate WHERE id = 1 FOR UPDATE');
+	my $other = $subscriber->hold('SELECT FROM gate WHERE id = 2 FOR UPDATE');
+	$publisher->sql(
+		q(BEGIN; UPDATE gate SET n = 11 WHERE id = 1; INSERT INTO names VALUES (60, 'v'); DELETE FROM names; COMMIT;
+		BEGIN; INSERT INTO names VALUES (61, '-'); UPDATE names SET name = 'V' WHERE id = 61; UPDATE gate SET n = n + 1 WHERE id = 2; COMMIT;
+		BEGIN; UPDATE jobs SET n = n + 1 WHERE id = 2; INSERT INTO slow VALUES (3), (4); COMMIT;)
+	);
+	$subscriber->states_become('waiting for lock, waiting for lock, applying',
+		'all writers apply something');
+	$subscriber->stop_waiting($apply_pid,
+		'Extension,ParallelApplyWork,LogicalApplyMain');
+	$gate->release;
+	$subscriber->wait_until(
+		q(EXISTS (SELECT FROM pg_locks a, pg_locks b WHERE NOT a.granted AND NOT b.granted
+		AND b.pid = ANY (pg_blocking_pids(a.pid)) AND a.waitstart < clock_timestamp() - interval '200 ms')),
+		'the older one does not wait for a younger one');
+	my $writer = q(FROM parallel_apply.writers WHERE state = 'applying');
+	my $pid = $subscriber->sql("SELECT pid $writer");
+	my $xid = $subscriber->sql(
+		"SELECT backend_xid FROM pg_stat_activity WHERE pid = $pid");
+	$subscriber->sql('INSERT INTO open_doors VALUES (3)');
+	$subscriber->wait_until(
+		'n = 11 FROM gate WHERE id = 1',
+		'the older one waits for a younger one');
+	$subscriber->wait_until(
+		"backend_xid IS DISTINCT FROM '$xid'::xid FROM pg_stat_activity WHERE pid = $pid",
+		'the one that noticed it does not roll back');
+	kill 'CONT', $apply_pid;
+	$other->release;
+	$subscriber->sql('INSERT INTO open_doors VALUES (4)');
+	$pair->tables_equal('after one that noticed the wait', @tables);
+	$subscriber->sql(
+		q(SELECT parallel_apply.alter_subscription_config('tap', NULL)));
+	$subscriber->wait_for_pool('tap', 4);
 }
 
 # The older one does not wait but fails, finally in the core apply loop.
