@@ -52,6 +52,7 @@ typedef struct Note
 {
 	dlist_node	node;
 	Oid			relid;
+	Oid			root_relid;		/* its owner may be the user: compat.h */
 	PapplyRowWriter writer;
 	char		message_type;
 	char	   *label;			/* of the target */
@@ -131,6 +132,7 @@ papply_conflict_note(PapplyTarget *target, PapplyTarget *table,
 	note = MemoryContextAllocZero(notes.context, sizeof(Note));
 	dlist_push_tail(&notes.list, &note->node);
 	note->relid = RelationGetRelid(table->rel);
+	note->root_relid = table->root_relid;
 	note->writer = *writer;
 	note->message_type = message_type;
 	note->label = MemoryContextStrdup(notes.context, target->label);
@@ -182,6 +184,7 @@ static void
 report_by_server(Note *note)
 {
 	Relation	rel = table_open(note->relid, NoLock);
+	Relation	root = table_open(note->root_relid, NoLock);
 	EState	   *estate = CreateExecutorState();
 	ResultRelInfo *result_rel = makeNode(ResultRelInfo);
 	TupleTableSlot *searched = make_slot(estate, rel, note->searched);
@@ -190,12 +193,13 @@ report_by_server(Note *note)
 	PapplyUserContext user_context;
 
 	InitResultRelInfo(result_rel, rel, 0, NULL, 0);
-	papply_compat_begin_as_table_owner(rel, &user_context);
+	papply_compat_begin_as_table_owner(root, &user_context);
 	papply_compat_report_conflict(estate, result_rel, note->message_type,
 								  searched, local, remote, &note->writer);
 	papply_compat_end_as_table_owner(&user_context);
 	ExecResetTupleTable(estate->es_tupleTable, true);
 	FreeExecutorState(estate);
+	table_close(root, NoLock);
 	table_close(rel, NoLock);
 }
 

@@ -31,13 +31,15 @@
  *   that (in_order.c).  The opposite would hide an error that PostgreSQL's own
  *   apply reports: a change must not free a value before a postponed one needs
  *   it.  So only INSERTs pass a postponed change of a table that has another
- *   unique or exclusion constraint than the replica identity.
+ *   unique or exclusion constraint than the replica identity, or one that may give
+ *   its row another key.
  * - A row that is not found is searched for again when all changes before it
  *   have been applied.
  * - Keys that are different bytes on the publisher may be equal here, for
  *   example if the type of a column differs.  Then a postponed change finds
  *   that the range has changed its row since then, or finds no row.  Either
- *   ends in an error as well.
+ *   ends in an error as well.  It could not find that the value of its new key was
+ *   freed, hence the rule above.
  *
  * User code could observe the reordering, so only tables without it take part.  An INSERT
  * is never postponed, nor is a change that may move a row to another
@@ -68,6 +70,7 @@ typedef struct Postponed
 	uint64		seqno;			/* of its transaction */
 	Oid			local_relid;
 	CommandId	command_id;		/* of the next command when it was postponed */
+	bool		takes_key;		/* its row may get another key */
 	bool		is_passed;		/* by a later change of the same table */
 } Postponed;
 
@@ -108,13 +111,13 @@ papply_postpone_begin_range(uint64 first, void (*apply) (PapplyEntry *entry, uin
 static bool
 follows_postponed(PapplyEntry *entry, uint64 seqno, const PapplyTarget *table)
 {
-	bool		may_free_value = table->has_other_unique &&
-	PapplyEntryData(entry)[0] != LOGICAL_REP_MSG_INSERT;
+	bool		may_free = PapplyEntryData(entry)[0] != LOGICAL_REP_MSG_INSERT;
 
 	for (int i = 0; i < postpone_range.count; i++)
 		if (postponed[i].seqno <= entry->dependency ||
 			(postponed[i].local_relid == table->local_relid &&
-			 (postponed[i].seqno == seqno || may_free_value)))
+			 (postponed[i].seqno == seqno ||
+			  (may_free && (table->has_other_unique || postponed[i].takes_key)))))
 			return true;
 	return false;
 }
@@ -147,6 +150,15 @@ may_be_postponed(PapplyEntry *entry, uint64 seqno, const PapplyTarget *table)
 		papply_reorder_is_allowed();
 }
 
+/* Is it an UPDATE with the old key, which the publisher sends if the key changes? */
+static bool
+has_old_row(const PapplyEntry *entry)
+{
+	const char *data = PapplyEntryData(entry);
+
+	return data[0] == LOGICAL_REP_MSG_UPDATE && data[5] != 'N';
+}
+
 static void
 postpone_entry(PapplyEntry *entry, uint64 seqno, const PapplyTarget *table)
 {
@@ -162,6 +174,7 @@ postpone_entry(PapplyEntry *entry, uint64 seqno, const PapplyTarget *table)
 	change->seqno = seqno;
 	change->local_relid = table->local_relid;
 	change->command_id = GetCurrentCommandId(false);
+	change->takes_key = has_old_row(entry);
 	change->is_passed = false;
 	if (entry->dependency < postpone_range.first)
 		postpone_range.awaited = Max(postpone_range.awaited, entry->dependency);
