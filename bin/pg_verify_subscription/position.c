@@ -74,7 +74,11 @@ pause_at(Attempt *attempt, const char *lsn, const char *timeout, char **error)
 	initPQExpBuffer(&sql);
 	appendPQExpBufferStr(&sql, "SELECT parallel_apply.pause(");
 	append_literal(&sql, attempt->subscription);
-	appendPQExpBuffer(&sql, lsn ? ", '%s'" : ", NULL", lsn);
+	appendPQExpBufferStr(&sql, ", ");
+	if (lsn)
+		append_literal(&sql, lsn);
+	else
+		appendPQExpBufferStr(&sql, "NULL");
 	if (timeout)
 		appendPQExpBuffer(&sql, ", '%s'", timeout);
 	appendPQExpBufferChar(&sql, ')');

@@ -56,6 +56,52 @@ append_literal(PQExpBuffer sql, const char *value)
 	appendPQExpBufferChar(sql, '\'');
 }
 
+/*
+ * Return the end of a string or an identifier in quotes, or NULL if there is none, or if it
+ * depends on the kind of string: a quote behind an odd number of backslashes.
+ */
+static const char *
+end_of_quoted(const char *text)
+{
+	char		quote = *text ++;
+
+	for (; *text; text ++)
+	{
+		if (text[0] == '\\' && text[1] == quote)
+			return NULL;
+		if (text[0] == '\\' && text[1] == '\\')
+			text	  ++;
+
+		else if (*text == quote && *++text !=quote)
+			return text;
+	}
+	return NULL;
+}
+
+bool
+is_one_expression(const char *text)
+{
+	int			depth = 0;
+
+	while (*text &&depth >= 0)
+	{
+		if (*text == '\'' || *text == '"')
+		{
+			text = end_of_quoted(text);
+
+			if (text == NULL)
+				return false;
+			continue;
+		}
+		if (*text == ';' || *text == '$' || strncmp(text, "--", 2) == 0 ||
+			strncmp(text, "/*", 2) == 0)
+			return false;
+		depth += (*text == '(') -(*text == ')');
+		text	  ++;
+	}
+	return depth == 0;
+}
+
 int
 buckets_for(double rows)
 {

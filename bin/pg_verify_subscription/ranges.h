@@ -27,6 +27,13 @@ typedef enum HashKind
 extern void append_identifier(PQExpBuffer sql, const char *name);
 extern void append_literal(PQExpBuffer sql, const char *value);
 
+/*
+ * Is this text one expression, whatever is before and behind its place in a query, as far as
+ * quotes and parentheses show?  A row filter comes from the publisher, and is part of queries of
+ * the subscriber.
+ */
+extern bool is_one_expression(const char *text);
+
 /* Return how many buckets a range of about this many rows has. */
 extern int	buckets_for(double rows);
 

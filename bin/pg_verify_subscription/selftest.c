@@ -231,6 +231,24 @@ test_queries(PQExpBuffer text)
 				"SELECT oid::oid || ':' || coalesce(pg_relation_filenode(oid), 0) FROM (SELECT E'\"s\".\"t\"'::regclass) files(oid)");
 }
 
+static void
+test_expressions(void)
+{
+	static const char *const good[] = {
+		"(v > 50)", "((a = 1) OR (b <> ')'::text))", "x = 'it''s; --'", "\"a;)\" IS NULL",
+		"x = E'a\\\\'", "x = E'a\\\\''b' AND (y)"
+	};
+	static const char *const bad[] = {
+		"true) OR (true", "true); COMMIT; (", "true;", "(true", "true)", "x -- y", "x /* y */",
+		"$$'$$", "x = 'y", "\"y", "x = E'a\\' ; --'"
+	};
+
+	for (int i = 0; i < lengthof(good); i++)
+		expect(is_one_expression(good[i]), good[i]);
+	for (int i = 0; i < lengthof(bad); i++)
+		expect(!is_one_expression(bad[i]), bad[i]);
+}
+
 /* Read tables with ranges of various sizes, whose numbers of rows are estimated badly. */
 static void
 test_pace(void)
@@ -324,6 +342,7 @@ main(void)
 	test_rows();
 	test_buckets(&text);
 	test_queries(&text);
+	test_expressions();
 	test_pace();
 	test_output(&text);
 	termPQExpBuffer(&text);

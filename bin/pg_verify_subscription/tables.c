@@ -286,19 +286,23 @@ set_key(Table *table, PGresult *published, int row, int end, PGresult *subscribe
 	char	   *length = value_of(published, row, COLUMN_KEY_LENGTH);
 	bool		is_prefix = true;
 	int			found = 0;
+	int			nkey;
 	int		   *rows;
 
 	if (length == NULL)
 		return;
-	rows = pg_malloc0(atoi(length) * sizeof(int));
+	nkey = atoi(length);
+	rows = pg_malloc0(Max(nkey, 0) * sizeof(int));
 	for (int i = row; i < end; i++)
 	{
-		if (PQgetisnull(published, i, COLUMN_KEY_POSITION))
+		char	   *place = value_of(published, i, COLUMN_KEY_POSITION);
+
+		if (place == NULL || atoi(place) < 0 || atoi(place) >= nkey)
 			continue;
-		rows[atoi(PQgetvalue(published, i, COLUMN_KEY_POSITION))] = i;
+		rows[atoi(place)] = i;
 		found++;
 	}
-	if (found == atoi(length))
+	if (found == nkey)
 	{
 		table->nkey = found;
 		table->key = pg_malloc0(found * sizeof(char *));
@@ -384,6 +388,8 @@ set_side(Table *table, Side side, PGresult *result, int row)
 		char	   *filter = value_of(result, row, COLUMN_FILTER);
 
 		table->filter = filter ? pg_strdup(filter) : NULL;
+		if (filter && !is_one_expression(filter))
+			set_obstacle(table, "its row filter is not an expression");
 		table->estimate = atof(PQgetvalue(result, row, COLUMN_ESTIMATE));
 	}
 }
@@ -558,8 +564,10 @@ note_synchronization(Tables *tables, PGconn *subscriber, const Subscription *sub
 	appendPQExpBuffer(&sql,
 					  "SELECT n.nspname, c.relname FROM pg_subscription_rel sr"
 					  " JOIN pg_class c ON c.oid = sr.srrelid JOIN pg_namespace n ON n.oid = c.relnamespace"
-					  " WHERE sr.srsubid = %s AND (sr.srsubstate <> 'r' OR sr.srsublsn > '%s')",
-					  subscription->oid, lsn);
+					  " WHERE sr.srsubid = %s AND (sr.srsubstate <> 'r' OR sr.srsublsn > ",
+					  subscription->oid);
+	append_literal(&sql, lsn);
+	appendPQExpBufferChar(&sql, ')');
 	result = query(subscriber, sql.data);
 	termPQExpBuffer(&sql);
 	for (int i = 0; i < PQntuples(result); i++)
@@ -587,7 +595,8 @@ note_tables_of(Tables *tables, PGconn *subscriber, const char *id)
 	appendPQExpBuffer(&sql,
 					  "SELECT n.nspname, c.relname FROM (SELECT DISTINCT to_regclass(name) AS oid"
 					  " FROM parallel_apply.skipped_changes(%s), regexp_split_to_table(substring(statement from"
-					  " '^(?:INSERT INTO|UPDATE|DELETE FROM|TRUNCATE) ((?:(?:\"[^\"]*\"|[^\" ,;])+(?:, )?)+)'), ', ') name) t"
+					  " '^(?:INSERT INTO|UPDATE|DELETE FROM|TRUNCATE) ((?:(?:ONLY )?(?:\"[^\"]*\"|[^\" ,;])+(?:, )?)+)'),"
+					  " ', (?:ONLY )?|^ONLY ') name WHERE name <> '') t"
 					  " JOIN pg_class c ON c.oid = t.oid JOIN pg_namespace n ON n.oid = c.relnamespace", id);
 	result = PQexec(subscriber, sql.data);
 	for (int i = 0; i < PQntuples(result); i++)

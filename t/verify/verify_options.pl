@@ -734,6 +734,31 @@ for my $in_range (0, 1)
 	$subscriber->safe_psql('cyrillic', 'DROP SUBSCRIPTION cyrillic');
 }
 
+### a row filter that is the end of a statement and the beginning of others
+
+{
+	my $create =
+	  'SET allow_system_table_mods = on; CREATE OR REPLACE VIEW pg_catalog.pg_publication_tables AS ';
+	my $view =
+	  $publisher->sql(q(SELECT pg_get_viewdef('pg_publication_tables')));
+	my $filter =
+	  'true))) hashes GROUP BY 1 ORDER BY 1; COMMIT; CREATE TABLE public.taken (); BEGIN;'
+	  . ' SELECT * FROM (SELECT 1 AS rh WHERE ((true';
+	my $is_replaced = (my $other_view = $view) =~
+	  s/(pg_get_expr\([^()]*\))( AS rowfilter)/CASE WHEN c.relname = 'plain' THEN '$filter' ELSE $1 END$2/;
+	ok($is_replaced, 'the publisher has another filter');
+	$publisher->sql($create . $other_view);
+	my ($status, $out) = verify('-t', 'plain');
+	is($status, 1, 'a filter that is no expression');
+	is($out,
+		"public.plain: not compared: its row filter is not an expression\n",
+		'is named');
+	is($subscriber->sql(q(SELECT to_regclass('taken'))),
+		'', 'and not executed');
+	$publisher->sql($create . $view . 'DROP TABLE IF EXISTS taken');
+	$subscriber->sql('DROP TABLE IF EXISTS taken');
+}
+
 ### a user who is no superuser
 
 SKIP:
