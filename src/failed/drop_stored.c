@@ -32,6 +32,7 @@
 #include "commands/user.h"
 #include "nodes/parsenodes.h"
 #include "nodes/value.h"
+#include "storage/lmgr.h"
 #include "tcop/utility.h"
 
 #include "failed.h"
@@ -154,6 +155,8 @@ remove_stored_at_drop(ObjectAccessType access, Oid class_id, Oid object_id, int 
 		previous_object_access(access, class_id, object_id, sub_id, arg);
 	if (access == OAT_DROP && class_id == SubscriptionRelationId)
 	{
+		/* before rows of it, as everywhere; the server does it next */
+		LockSharedObject(SubscriptionRelationId, object_id, 0, AccessExclusiveLock);
 		remove_stored(object_id);
 		papply_replay_drop_origin(object_id);
 	}

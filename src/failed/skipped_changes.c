@@ -12,7 +12,11 @@
  * of the local column's type, but the constraints of a domain are left to the
  * statement.  A type within another one may still be a domain, whose
  * constraints may call functions of any user.  So this is done with the
- * privileges of the table's owner, as the apply worker does.
+ * privileges of the table's owner and an empty search_path, as the apply worker
+ * does.
+ *
+ * Like the apply worker, a statement changes neither tables that inherit from the table nor,
+ * with TRUNCATE ... CASCADE, those that only the subscriber has.
  *
  * A user who may not read all of a table does not get statements for it.  A
  * table is found by its name.
@@ -22,6 +26,8 @@
 
 #include "access/table.h"
 #include "catalog/pg_attribute.h"
+#include "catalog/pg_class.h"
+#include "catalog/pg_inherits.h"
 #include "fmgr.h"
 #include "lib/stringinfo.h"
 #include "miscadmin.h"
@@ -48,6 +54,8 @@ typedef struct Table
 {
 	LogicalRepRelation *remote;
 	char	   *name;			/* quoted */
+	const char *only;			/* before the name in a statement that would
+								 * change tables that inherit from it */
 	Oid			relid;			/* InvalidOid: there is none */
 	bool		may_see;		/* may the user see its data? */
 	AttrNumber *attnums;		/* local ones, of its columns; 0: there is
@@ -55,6 +63,13 @@ typedef struct Table
 } Table;
 
 /*** tables ***/
+
+static const char *
+only_for(Oid relid)
+{
+	return OidIsValid(relid) && has_subclass(relid) &&
+		get_rel_relkind(relid) != RELKIND_PARTITIONED_TABLE ? "ONLY " : "";
+}
 
 /* Read a definition. */
 static Table *
@@ -65,6 +80,7 @@ read_table(char *message, int length, Oid subid)
 	table->remote = papply_message_read_relation(message, length);
 	table->name = quote_qualified_identifier(table->remote->nspname, table->remote->relname);
 	table->relid = papply_sql_find_table(table->remote->nspname, table->remote->relname);
+	table->only = only_for(table->relid);
 	table->may_see = OidIsValid(subid) ?
 		papply_sql_may_see_data(subid, table->remote->nspname, table->remote->relname) :
 		papply_sql_may_read(table->relid);
@@ -204,8 +220,8 @@ append_where(StringInfo text, const Table *table, const PapplyTuple *tuple)
 
 	check_columns(table, tuple);
 	if (is_full)
-		appendStringInfo(text, " WHERE (tableoid, ctid) = (SELECT tableoid, ctid FROM %s",
-						 table->name);
+		appendStringInfo(text, " WHERE (tableoid, ctid) = (SELECT tableoid, ctid FROM %s%s",
+						 table->only, table->name);
 	appendStringInfoString(text, " WHERE ");
 	for (int i = 0; i < tuple->ncolumns; i++)
 	{
@@ -296,7 +312,7 @@ append_update(StringInfo text, Relation rel, const Table *table, const PapplyCha
 	check_columns(table, tuple);
 	if (change->has_old)
 		check_columns(table, &change->old_tuple);
-	appendStringInfo(text, "UPDATE %s", table->name);
+	appendStringInfo(text, "UPDATE %s%s", table->only, table->name);
 	for (int i = 0; i < tuple->ncolumns; i++)
 	{
 		if (!must_be_set(table, attribute_of(rel, table, i), change, i))
@@ -319,7 +335,7 @@ append_change_of(StringInfo text, Relation rel, const Table *table, const Papply
 		return append_update(text, rel, table, change);
 	else
 	{
-		appendStringInfo(text, "DELETE FROM %s", table->name);
+		appendStringInfo(text, "DELETE FROM %s%s", table->only, table->name);
 		append_where(text, table, &change->old_tuple);
 	}
 	return true;
@@ -345,6 +361,8 @@ append_change(StringInfo text, List *tables, const PapplyMessage *message)
 	GetUserIdAndSecContext(&user, &context);
 	SetUserIdAndSecContext(rel->rd_rel->relowner, context | SECURITY_RESTRICTED_OPERATION);
 	level = NewGUCNestLevel();
+	(void) set_config_option("search_path", "", PGC_USERSET, PGC_S_SESSION, GUC_ACTION_SAVE, true,
+							 0, false);
 	has_effect = append_change_of(text, rel, table, change);
 	AtEOXact_GUC(false, level);
 	SetUserIdAndSecContext(user, context);
@@ -368,13 +386,11 @@ append_truncate(StringInfo text, List *tables, char *message, int length)
 		if (table == NULL)
 			continue;
 		check_rights(table);
-		appendStringInfo(text, "%s%s", separator, table->name);
+		appendStringInfo(text, "%s%s%s", separator, table->only, table->name);
 		separator = ", ";
 	}
 	if (restart_sequences)
 		appendStringInfoString(text, " RESTART IDENTITY");
-	if (cascade)
-		appendStringInfoString(text, " CASCADE");
 	return strcmp(separator, ", ") == 0;
 }
 

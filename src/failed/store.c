@@ -225,6 +225,7 @@ forget_transaction(void)
 	list_free(store.relations);
 	list_free(store.left_out);
 	memset(&store, 0, sizeof(store));
+	papply_tap_needs.messages = false;
 }
 
 static void
@@ -262,20 +263,29 @@ read_message(int *length)
 static void
 restart_without_skip(void)
 {
-	PAPPLY_SESSION_ORIGIN = PAPPLY_NO_ORIGIN;	/* an abort would advance it */
-	PAPPLY_SESSION_ORIGIN_LSN = InvalidXLogRecPtr;
 	papply_shutdown_restart("a transaction is not to be stored");
 }
 
+/*
+ * Meanwhile, the local transaction has no origin.  An abort would advance it, and so would the
+ * next commit of this process: with disable_on_error, PostgreSQL 15 commits after an error
+ * without forgetting the position.
+ */
 static void
 store_transaction(void)
 {
-	if (papply_stored_subscription(store.id) != MySubscription->oid)
+	PapplyOriginId origin = PAPPLY_SESSION_ORIGIN;
+
+	PAPPLY_SESSION_ORIGIN = PAPPLY_NO_ORIGIN;
+	PAPPLY_SESSION_ORIGIN_LSN = InvalidXLogRecPtr;
+	if (!papply_stored_is_requested(store.id, MySubscription->oid))
 		restart_without_skip();
 	(void) BufFileSeek(store.file, 0, 0, SEEK_SET); /* to the beginning */
 	PushActiveSnapshot(GetTransactionSnapshot());
 	papply_stored_insert(store.id, read_message);
 	PopActiveSnapshot();
+	PAPPLY_SESSION_ORIGIN = origin;
+	PAPPLY_SESSION_ORIGIN_LSN = store.end_lsn;
 }
 
 static void

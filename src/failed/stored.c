@@ -497,6 +497,24 @@ papply_stored_remove_unused(void)
 	table_close(messages, NoLock);
 }
 
+bool
+papply_stored_is_requested(int64 id, Oid subid)
+{
+	Relation	messages = papply_stored_open(PAPPLY_STORED_MESSAGES, RowExclusiveLock);
+	Relation	transactions = papply_stored_open(PAPPLY_STORED_TRANSACTIONS, AccessShareLock);
+	Row		   *row;
+
+	close_if_open(messages);
+	if (messages == NULL || transactions == NULL)
+		return false;
+	/* a session may be removing the row: papply_stored_remove_unused() */
+	LockRelation(transactions, RowExclusiveLock);
+	UnlockRelation(transactions, RowExclusiveLock);
+	table_close(transactions, NoLock);
+	row = find_row(id, AccessShareLock);
+	return row != NULL && row->subid == subid;
+}
+
 uint64
 papply_stored_remove(int64 id)
 {

@@ -67,6 +67,13 @@ extern int64 papply_stored_next_id(void);
  */
 extern Oid	papply_stored_subscription(int64 id);
 
+/*
+ * Is the transaction with this number, of this subscription, still to be stored?  Waits for
+ * sessions that insert and remove rows of transactions; until the end of the
+ * local transaction, none that begins removes this one.
+ */
+extern bool papply_stored_is_requested(int64 id, Oid subid);
+
 /* Throw the error that there is no transaction with this number. */
 PAPPLY_NORETURN extern void papply_stored_refuse_missing(int64 id);
 

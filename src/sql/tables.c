@@ -264,8 +264,8 @@ explain_partitions(Findings *findings, Relation rel)
 	{
 		if (get_rel_relkind(lfirst_oid(lc)) == RELKIND_FOREIGN_TABLE)
 			add_finding(findings, "foreign_partition",
-						psprintf("partition %s is a foreign table: its changes are left to "
-								 "PostgreSQL's own apply, after two attempts",
+						psprintf("partition %s is a foreign table: its changes fail, as with "
+								 "PostgreSQL's own apply",
 								 name_of_table(lfirst_oid(lc))),
 						"replace it with a local table, or do not publish its rows");
 	}

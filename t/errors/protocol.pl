@@ -295,6 +295,22 @@ $subscriber->refuses("SELECT * FROM parallel_apply.skipped_changes($stored)",
 	$malformed, 'a row with fewer columns is not shown');
 $subscriber->sql("SELECT parallel_apply.forget($stored); DELETE FROM items");
 
+# A change outside of a transaction follows one that is stored.
+$subscriber->sql(q(INSERT INTO items VALUES (60, 'local')));
+my @skipped = (@items, transaction(insert(1, 60, 'one')));
+my $finish_lsn = sprintf '%X/%X', $lsn >> 32, $lsn & 0xFFFFFFFF;
+$fake->start(@skipped);
+$subscriber->wait_until(
+	"count(*) = 1 FROM parallel_apply.failed_transactions WHERE finish_lsn = '$finish_lsn'",
+	'the transaction does not fail');
+$stored = $subscriber->sql(q(SELECT parallel_apply.skip_transaction('tap')));
+my $skipped_at = -s $subscriber->logfile;
+$fake->start(@skipped, insert(1, 62, 'one'));
+ok( $subscriber->wait_for_log($malformed, $skipped_at),
+	'a change that follows a stored transaction is an error');
+$fake->stop;
+$subscriber->sql("SELECT parallel_apply.forget($stored); DELETE FROM items");
+
 # In the middle of a transaction that a writer applies, the publisher requests a
 # reply, and then sends messages without end until it gets one with that position.
 # The messages take no space in the queue.

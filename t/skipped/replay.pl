@@ -340,6 +340,55 @@ $subscriber->sql(
 	q(SELECT parallel_apply.alter_subscription_config('tap', NULL)));
 all_equal('and not lost: it is applied');
 
+# The row is removed by a session that has not committed yet, for the skip of another
+# subscription.
+my $connstr = $publisher->connstr . ' dbname=postgres';
+$publisher->sql(
+	'CREATE TABLE spare (id int PRIMARY KEY); CREATE PUBLICATION spare FOR TABLE spare'
+);
+$subscriber->sql(
+	"CREATE TABLE spare (id int PRIMARY KEY); INSERT INTO spare VALUES (1);
+	CREATE SUBSCRIPTION spare CONNECTION '$connstr' PUBLICATION spare
+		WITH (copy_data = false, disable_on_error = true)");
+$publisher->sql('INSERT INTO spare VALUES (1)');
+$subscriber->wait_until(
+	q(NOT subenabled FROM pg_subscription WHERE subname = 'spare'),
+	'the other subscription does not fail');
+$subscriber->sql(
+	q(SELECT parallel_apply.alter_subscription_config('tap', 1)));
+$subscriber->make_fault;
+$publisher->sql(
+	q(BEGIN; INSERT INTO items VALUES (203, -1); INSERT INTO moods VALUES (2, 'calm'); COMMIT)
+);
+my $tap_is = q(FROM pg_subscription WHERE subname = 'tap');
+$subscriber->wait_until("NOT subenabled $tap_is", 'it does not fail');
+$subscriber->sql(q(SELECT parallel_apply.skip_transaction('tap')));
+$enums = $publisher->hold('LOCK TABLE pg_enum IN ACCESS EXCLUSIVE MODE');
+$subscriber->sql('ALTER SUBSCRIPTION tap ENABLE');
+$subscriber->wait_until(
+	q(EXISTS (SELECT FROM pg_ls_tmpdir(), pg_stat_subscription WHERE subname = 'tap'
+	AND name LIKE 'pgsql_tmp' || pid || '.%')),
+	'the apply worker has not begun to skip');
+$subscriber->sql('ALTER SUBSCRIPTION tap SKIP (lsn = NONE)');
+my $other_skip =
+  $subscriber->hold(q(SELECT parallel_apply.skip_transaction('spare')));
+$enums->release;
+$subscriber->wait_until(
+	q(count(*) = 1 FROM pg_locks WHERE NOT granted AND relation = 'parallel_apply.kept_transactions'::regclass),
+	'the apply worker does not wait for the other session');
+$other_skip->query_safe('COMMIT');
+$other_skip->quit;
+$subscriber->wait_until("NOT subenabled $tap_is",
+	'it is skipped although that was withdrawn');
+is(stored(), '', 'a transaction whose row is removed is not stored');
+$subscriber->sql('DROP SUBSCRIPTION spare; DROP TABLE spare');
+$publisher->sql('DROP PUBLICATION spare; DROP TABLE spare');
+$subscriber->repair_fault;
+$subscriber->sql('ALTER SUBSCRIPTION tap ENABLE');
+$subscriber->sql(
+	q(SELECT parallel_apply.alter_subscription_config('tap', NULL)));
+all_equal('and not lost, either');
+
 ### a session that does not wait ###############################################
 
 # Call replay() in a separate session, and wait until its process waits there.
@@ -719,6 +768,7 @@ finish(
 	$subscriber,
 	qr/ERROR:  new row for relation "items" violates check constraint "positive"/,
 	qr/ERROR:  (replay\(\) cannot run|must be owner of|skipped transaction \d+ does not exist|number of a skipped|transaction with number)/,
+	qr/ERROR:  duplicate key value violates unique constraint "spare_pkey"/,
 	qr/ERROR:  canceling statement due to user request/,
 	qr/ERROR:  new row for relation "fired" violates check constraint "small"/,
 	qr/ERROR:  the (subscription (was dropped|of skipped)|replay waits for a lock)/,

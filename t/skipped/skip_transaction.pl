@@ -42,7 +42,9 @@ $subscriber->sql(
 		$$DECLARE how text = 'free'; BEGIN
 			BEGIN PERFORM set_config('role', 'none', true);
 			EXCEPTION WHEN insufficient_privilege THEN how = 'restricted'; END;
-			RAISE NOTICE 'asked for % by %, %', $1, current_user, how; RETURN $1 < 10; END$$;
+			RAISE NOTICE 'asked for % by %, %, search_path "%"', $1, current_user, how,
+				current_setting('search_path');
+			RETURN $1 < 10; END$$;
 	CREATE DOMAIN small AS int CHECK (is_small(value));
 	CREATE TABLE constrained (id int PRIMARY KEY, v small, vs small[]);
 	CREATE ROLE designer;
@@ -309,6 +311,34 @@ sub test_all
 	$publisher->sql('DELETE FROM items WHERE id >= 200');
 	$publisher->wait_applied;
 
+	# An error while it is being stored leaves all of it to be skipped.
+	fails('INSERT INTO items VALUES (360, -1), (361, 1)');
+	$id = $subscriber->sql(q(SELECT parallel_apply.skip_transaction('tap')));
+	$gate = $subscriber->hold(
+		'CREATE INDEX kept_gate ON parallel_apply.kept_messages (id)');
+	$subscriber->sql('ALTER SUBSCRIPTION tap ENABLE');
+	waits_for(
+		q(relation = 'parallel_apply.kept_messages'::regclass AND mode = 'RowExclusiveLock')
+	);
+	my $apply_pid = $subscriber->apply_pid('tap');
+	$subscriber->sql("SELECT pg_cancel_backend($apply_pid)");
+	$subscriber->wait_until('NOT subenabled FROM pg_subscription',
+		"$how: the error does not disable the subscription");
+	end_sessions($gate);
+	is( $subscriber->sql(
+			"SELECT f.finish_lsn = s.subskiplsn, pg_replication_origin_progress('pg_' || s.oid, false) < f.finish_lsn
+			FROM parallel_apply.failed_transactions f, pg_subscription s"),
+		't|t',
+		"$how: an error while it is stored does not pass over it");
+	is(stored('id'), '', "$how: and stores nothing");
+	overcomes();
+	is(missing(), '360 361', "$how: it is skipped again");
+	is(stored('id, changes'), "$id|2", "$how: and stored as a whole");
+	make_changes($id);
+	all_equal("$how, an error while it is stored");
+	$publisher->sql('DELETE FROM items WHERE id >= 200');
+	$publisher->wait_applied;
+
 	# Another transaction comes first.
 	fails('INSERT INTO items VALUES (400, -1)');
 	$subscriber->sql(q(SELECT parallel_apply.skip_transaction('tap')));
@@ -412,6 +442,46 @@ $id = skips_and_stores(
 make_changes($id);
 all_equal('types');
 
+# What the apply worker does not change: tables that inherit, and tables that only
+# the subscriber has, for which TRUNCATE ... CASCADE fails.
+$subscriber->sql(
+	q(CREATE TABLE notes (id int REFERENCES emptied);
+	INSERT INTO notes SELECT id FROM emptied;
+	CREATE TABLE items_heir () INHERITS (items);
+	CREATE TABLE whole_heir () INHERITS ("Whole");
+	CREATE TABLE emptied_heir () INHERITS (emptied);
+	INSERT INTO items_heir VALUES (6, 0), (7, 0);
+	INSERT INTO whole_heir VALUES (3, 'three', NULL);
+	INSERT INTO emptied_heir VALUES (2)));
+$publisher->sql(q(INSERT INTO "Whole" VALUES (3, 'three', NULL)));
+$publisher->wait_applied;
+$id = skips_and_stores(
+	'what is not changed',
+	q(BEGIN; INSERT INTO items VALUES (710, -1);
+	UPDATE items SET v = 1 WHERE id = 7; DELETE FROM items WHERE id = 6;
+	DELETE FROM "Whole" WHERE a = 3; TRUNCATE emptied CASCADE; COMMIT),
+	710,
+	5);
+is( $subscriber->sql(
+		"SELECT statement FROM parallel_apply.skipped_changes($id) WHERE number = 5"
+	),
+	'TRUNCATE ONLY public.emptied;',
+	'TRUNCATE does not cascade');
+is($subscriber->sql('SELECT count(*) FROM notes, emptied'),
+	'2', 'a table of the subscriber keeps its rows');
+$subscriber->sql('DROP TABLE notes');
+make_changes($id);
+is( $subscriber->sql(
+		'SELECT string_agg(id || v::text, $$ $$ ORDER BY id), (SELECT count(*) FROM whole_heir),
+		(SELECT count(*) FROM emptied_heir) FROM items_heir'),
+	'60 70|1|1',
+	'tables that inherit keep their rows');
+$subscriber->sql('DROP TABLE items_heir, whole_heir, emptied_heir');
+$publisher->sql('INSERT INTO emptied VALUES (1)');
+all_equal('what is not changed');
+$publisher->sql('DELETE FROM items WHERE id >= 700');
+$publisher->wait_applied;
+
 # Binary values.  The apply worker and skipped_changes() read them alike.
 $subscriber->sql('ALTER SUBSCRIPTION tap SET (binary = true)');
 fails('INSERT INTO wide VALUES (7)');
@@ -437,8 +507,9 @@ is( $out,
 	'a violation of a constraint is no error');
 is_deeply(
 	[ $err =~ /NOTICE: +(.*)/g ],
-	['asked for 5 by designer, restricted'],
-	'constraints within an array ask with the privileges of the owner');
+	['asked for 5 by designer, restricted, search_path ""'],
+	'constraints within an array ask with the privileges of the owner, and find no functions of the user'
+);
 $subscriber->sql("SELECT parallel_apply.forget($id)");
 $publisher->sql('DELETE FROM items WHERE id >= 700');
 $publisher->wait_applied;
@@ -515,6 +586,20 @@ $subscriber->sql(
 	q(DROP OWNED BY watcher;
 	BEGIN; DROP OWNED BY keeper CASCADE; ROLLBACK;
 	BEGIN; DROP EXTENSION parallel_apply CASCADE; ROLLBACK));
+# DROP SUBSCRIPTION locks the subscription before what is stored, as all others do.
+$session = $subscriber->hold(q(COMMENT ON SUBSCRIPTION tap IS 'it'));
+my $drop = $subscriber->background_psql('postgres', on_error_stop => 0);
+$drop->query_until(qr/called/, "\\echo called\nDROP SUBSCRIPTION tap;\n");
+waits_for(q(locktype = 'object' AND mode = 'AccessExclusiveLock'));
+is( $subscriber->sql(
+		q(SELECT count(*) FROM pg_locks WHERE mode = 'RowExclusiveLock'
+		AND relation = 'parallel_apply.kept_transactions'::regclass)),
+	'0',
+	'DROP SUBSCRIPTION locks the subscription first');
+$subscriber->sql(
+	q(SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE query LIKE 'DROP SUB%')
+);
+end_sessions($session, $drop);
 # The origin of a replay that a crash has left behind
 my $origin =
   "'parallel_apply_replay_' || oid FROM pg_subscription WHERE subname = 'tap'";
@@ -575,6 +660,7 @@ finish(
 	$subscriber,
 	qr/ERROR:  new row for relation "items" violates check constraint "positive"/,
 	qr/ERROR:  (incorrect binary data format|subscription "tap" has no failing|skipped transaction \d+ does not exist|skip WAL location|cannot drop extension|cannot (remove the data|change materialized view)|must be owner|permission denied (to drop|for table public.items)|table "items" is not synchronized)/,
+	qr/ERROR:  canceling statement due to user request/,
 	qr/(the database system is|terminating|could not receive data from WAL stream)/
 );
 done_testing();

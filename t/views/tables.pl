@@ -217,7 +217,7 @@ explained(
 explained(
 	'parts',
 	'parallel',
-	q(partition public.parts_there is a foreign table: its changes are left to PostgreSQL's own apply, after two attempts),
+	q(partition public.parts_there is a foreign table: its changes fail, as with PostgreSQL's own apply),
 	'replace it with a local table, or do not publish its rows',
 	'a partition that is a foreign table');
 is( $subscriber->sql(
