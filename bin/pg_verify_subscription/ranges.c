@@ -57,47 +57,41 @@ append_literal(PQExpBuffer sql, const char *value)
 }
 
 /*
- * Return the end of a string or an identifier in quotes, or NULL if there is none, or if it
- * depends on the kind of string: a quote behind an odd number of backslashes.
+ * Return the end of a string or an identifier in quotes, or NULL if it has none.  In a string
+ * of the form E'...', a backslash could hide it; servers do not show expressions like that.
  */
 static const char *
-end_of_quoted(const char *text)
+end_of_quoted(const char *sql, bool has_escapes)
 {
-	char		quote = *text ++;
+	char		quote = *sql++;
 
-	for (; *text; text ++)
-	{
-		if (text[0] == '\\' && text[1] == quote)
-			return NULL;
-		if (text[0] == '\\' && text[1] == '\\')
-			text	  ++;
-
-		else if (*text == quote && *++text !=quote)
-			return text;
-	}
+	for (; *sql && !(has_escapes && *sql == '\\'); sql++)
+		if (*sql == quote && *++sql != quote)
+			return sql;
 	return NULL;
 }
 
 bool
-is_one_expression(const char *text)
+is_one_expression(const char *sql)
 {
 	int			depth = 0;
+	bool		has_escapes = false;	/* would a string that begins here? */
 
-	while (*text &&depth >= 0)
+	while (*sql && depth >= 0)
 	{
-		if (*text == '\'' || *text == '"')
+		if (*sql == '\'' || *sql == '"')
 		{
-			text = end_of_quoted(text);
-
-			if (text == NULL)
+			sql = end_of_quoted(sql, has_escapes);
+			if (sql == NULL)
 				return false;
+			has_escapes = false;
 			continue;
 		}
-		if (*text == ';' || *text == '$' || strncmp(text, "--", 2) == 0 ||
-			strncmp(text, "/*", 2) == 0)
+		if (*sql == ';' || *sql == '$' || strncmp(sql, "--", 2) == 0 || strncmp(sql, "/*", 2) == 0)
 			return false;
-		depth += (*text == '(') -(*text == ')');
-		text	  ++;
+		depth += (*sql == '(') - (*sql == ')');
+		has_escapes = *sql == 'E' || *sql == 'e';
+		sql++;
 	}
 	return depth == 0;
 }

@@ -28,11 +28,11 @@ extern void append_identifier(PQExpBuffer sql, const char *name);
 extern void append_literal(PQExpBuffer sql, const char *value);
 
 /*
- * Is this text one expression, whatever is before and behind its place in a query, as far as
+ * Is this one expression, whatever is before and behind its place in a query, as far as
  * quotes and parentheses show?  A row filter comes from the publisher, and is part of queries of
- * the subscriber.
+ * the subscriber.  standard_conforming_strings is on, see server.c.
  */
-extern bool is_one_expression(const char *text);
+extern bool is_one_expression(const char *sql);
 
 /* Return how many buckets a range of about this many rows has. */
 extern int	buckets_for(double rows);

@@ -236,11 +236,11 @@ test_expressions(void)
 {
 	static const char *const good[] = {
 		"(v > 50)", "((a = 1) OR (b <> ')'::text))", "x = 'it''s; --'", "\"a;)\" IS NULL",
-		"x = E'a\\\\'", "x = E'a\\\\''b' AND (y)"
+		"(x <> '\\') AND (y = 'it\\''s')", "\"e\\\" = B'1'", "date 'e'"
 	};
 	static const char *const bad[] = {
 		"true) OR (true", "true); COMMIT; (", "true;", "(true", "true)", "x -- y", "x /* y */",
-		"$$'$$", "x = 'y", "\"y", "x = E'a\\' ; --'"
+		"$$'$$", "x = 'y", "\"y", "x = E'a\\' ; --'", "x = e'\\'') --'"
 	};
 
 	for (int i = 0; i < lengthof(good); i++)

@@ -26,6 +26,7 @@
 /* Some are for superusers only on some versions, or unknown to others. */
 static const char *const settings[] = {
 	"search_path = pg_catalog",
+	"standard_conforming_strings = on",
 	"DateStyle = ISO",
 	"IntervalStyle = postgres",
 	"TimeZone = UTC",

@@ -12,8 +12,8 @@
  * of the local column's type, but the constraints of a domain are left to the
  * statement.  A type within another one may still be a domain, whose
  * constraints may call functions of any user.  So this is done with the
- * privileges of the table's owner and an empty search_path, as the apply worker
- * does.
+ * privileges of the table's owner, as the apply worker does, and without anything
+ * in search_path that the user could have made.
  *
  * Like the apply worker, a statement changes neither tables that inherit from the table nor,
  * with TRUNCATE ... CASCADE, those that only the subscriber has.
@@ -361,7 +361,7 @@ append_change(StringInfo text, List *tables, const PapplyMessage *message)
 	GetUserIdAndSecContext(&user, &context);
 	SetUserIdAndSecContext(rel->rd_rel->relowner, context | SECURITY_RESTRICTED_OPERATION);
 	level = NewGUCNestLevel();
-	(void) set_config_option("search_path", "", PGC_USERSET, PGC_S_SESSION, GUC_ACTION_SAVE, true,
+	(void) set_config_option("search_path", "pg_catalog, pg_temp", PGC_USERSET, PGC_S_SESSION, GUC_ACTION_SAVE, true,
 							 0, false);
 	has_effect = append_change_of(text, rel, table, change);
 	AtEOXact_GUC(false, level);

@@ -314,6 +314,10 @@ at_commit(XactEvent event, void *arg)
 			report_stored();
 			forget_transaction();
 			break;
+		case XACT_EVENT_ABORT:	/* by what came after this one; see above */
+			PAPPLY_SESSION_ORIGIN = PAPPLY_NO_ORIGIN;
+			PAPPLY_SESSION_ORIGIN_LSN = InvalidXLogRecPtr;
+			break;
 		default:
 			break;
 	}

@@ -254,9 +254,10 @@ make_fallback(PapplyCounter reason)
 static void
 finish_prepared(const PapplyBegin *begin)
 {
-	papply_queue_set_exclusivity(open_txn.seqno, PAPPLY_SEPARATE);
 	if (papply_tap_needs.prepared_ends)
 		make_fallback(PAPPLY_COUNT_FALLBACK_SUBSCRIPTION);
+	else
+		papply_queue_set_exclusivity(open_txn.seqno, PAPPLY_SEPARATE);
 	papply_prepared_finish(begin->xid, dispatched.dependencies, open_txn.seqno);
 	end_transaction(begin->end_lsn);
 }

@@ -31,8 +31,8 @@
  *   that (in_order.c).  The opposite would hide an error that PostgreSQL's own
  *   apply reports: a change must not free a value before a postponed one needs
  *   it.  So only INSERTs pass a postponed change of a table that has another
- *   unique or exclusion constraint than the replica identity, or one that may give
- *   its row another key.
+ *   unique or exclusion constraint than the replica identity, and nothing that
+ *   frees a key passes one that gives its row another key.
  * - A row that is not found is searched for again when all changes before it
  *   have been applied.
  * - Keys that are different bytes on the publisher may be equal here, for
@@ -70,7 +70,7 @@ typedef struct Postponed
 	uint64		seqno;			/* of its transaction */
 	Oid			local_relid;
 	CommandId	command_id;		/* of the next command when it was postponed */
-	bool		takes_key;		/* its row may get another key */
+	bool		takes_key;		/* changes_key() */
 	bool		is_passed;		/* by a later change of the same table */
 } Postponed;
 
@@ -101,6 +101,18 @@ papply_postpone_begin_range(uint64 first, void (*apply) (PapplyEntry *entry, uin
 }
 
 /*
+ * Is it an UPDATE with the old key, which the publisher sends if the key changes?  With a
+ * replica identity that is the whole row, it sends that for each UPDATE, so this is not known.
+ */
+static bool
+changes_key(const PapplyEntry *entry)
+{
+	const char *data = PapplyEntryData(entry);
+
+	return data[0] == LOGICAL_REP_MSG_UPDATE && data[5] == 'K';
+}
+
+/*
  * Might the change have a key in common with one that is postponed, or free a
  * value that it needs?
  *
@@ -111,13 +123,15 @@ papply_postpone_begin_range(uint64 first, void (*apply) (PapplyEntry *entry, uin
 static bool
 follows_postponed(PapplyEntry *entry, uint64 seqno, const PapplyTarget *table)
 {
-	bool		may_free = PapplyEntryData(entry)[0] != LOGICAL_REP_MSG_INSERT;
+	bool		is_insert = PapplyEntryData(entry)[0] == LOGICAL_REP_MSG_INSERT;
+	bool		may_free_value = table->has_other_unique && !is_insert;
+	bool		frees_key = PapplyEntryData(entry)[0] == LOGICAL_REP_MSG_DELETE || changes_key(entry);
 
 	for (int i = 0; i < postpone_range.count; i++)
 		if (postponed[i].seqno <= entry->dependency ||
 			(postponed[i].local_relid == table->local_relid &&
-			 (postponed[i].seqno == seqno ||
-			  (may_free && (table->has_other_unique || postponed[i].takes_key)))))
+			 (postponed[i].seqno == seqno || may_free_value ||
+			  (frees_key && postponed[i].takes_key))))
 			return true;
 	return false;
 }
@@ -150,15 +164,6 @@ may_be_postponed(PapplyEntry *entry, uint64 seqno, const PapplyTarget *table)
 		papply_reorder_is_allowed();
 }
 
-/* Is it an UPDATE with the old key, which the publisher sends if the key changes? */
-static bool
-has_old_row(const PapplyEntry *entry)
-{
-	const char *data = PapplyEntryData(entry);
-
-	return data[0] == LOGICAL_REP_MSG_UPDATE && data[5] != 'N';
-}
-
 static void
 postpone_entry(PapplyEntry *entry, uint64 seqno, const PapplyTarget *table)
 {
@@ -174,7 +179,7 @@ postpone_entry(PapplyEntry *entry, uint64 seqno, const PapplyTarget *table)
 	change->seqno = seqno;
 	change->local_relid = table->local_relid;
 	change->command_id = GetCurrentCommandId(false);
-	change->takes_key = has_old_row(entry);
+	change->takes_key = changes_key(entry);
 	change->is_passed = false;
 	if (entry->dependency < postpone_range.first)
 		postpone_range.awaited = Max(postpone_range.awaited, entry->dependency);
