@@ -768,7 +768,7 @@ finish(
 	$subscriber,
 	qr/ERROR:  new row for relation "items" violates check constraint "positive"/,
 	qr/ERROR:  (replay\(\) cannot run|must be owner of|skipped transaction \d+ does not exist|number of a skipped|transaction with number)/,
-	qr/ERROR:  duplicate key value violates unique constraint "spare_pkey"/,
+	duplicate_key('spare'),
 	qr/ERROR:  canceling statement due to user request/,
 	qr/ERROR:  new row for relation "fired" violates check constraint "small"/,
 	qr/ERROR:  the (subscription (was dropped|of skipped)|replay waits for a lock)/,
