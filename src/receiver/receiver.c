@@ -285,10 +285,10 @@ finish_native(void)
 
 /*
  * Must a fallback be applied exclusively?  This is so if a writer gave it up, or if it
- * may run user code.  If only some of that is called exclusive, a writer would try again
- * alone after an error; the core apply loop cannot.  User code was not known when the
- * transaction was queued if a trigger may have been created since, or if its end has not
- * arrived.
+ * may run user code.  A writer runs some of that code while younger ones are applied, and
+ * tries again after an error; an error of the core apply loop ends this process.  User code
+ * was not known when the transaction was queued if a trigger may have been created since,
+ * or if its end has not arrived.
  */
 static bool
 must_be_exclusive(uint64 seqno)
