@@ -344,9 +344,17 @@ for my $case (
 		"UPDATE texts SET id = '9%', v = 'younger' WHERE id = '%'",
 		"DELETE FROM texts WHERE id = '0%'",
 		'9% younger'
+	],
+	[
+		'changed and deleted',
+		"UPDATE texts SET v = 'younger' WHERE id = '%'",
+		"DELETE FROM texts WHERE id = '0%'", ''
 	])
 {
 	my ($name, $younger, $youngest, $want) = @$case;
+	my $missing =
+	  q(SELECT coalesce(sum(update_missing), 0) FROM parallel_apply.conflicts WHERE relid = 'texts'::regclass);
+	my $before = $subscriber->sql($missing);
 	$tries = run_together(
 		"UPDATE texts SET v = 'older' WHERE id = '%'",
 		"$younger; UPDATE cold SET v = 't' WHERE id = 1",
@@ -363,6 +371,8 @@ for my $case (
 		$want =~ s/%/$row/r,
 		"one row of two is right when they are $name");
 	cmp_ok($tries, '>', 0, "since it is tried again, $name");
+	is($subscriber->sql($missing),
+		$before, "no row seems to be missing when one is $name");
 }
 
 # Detects: a default is evaluated before the preceding changes are applied.
