@@ -267,17 +267,24 @@ restart_without_skip(void)
 }
 
 /*
- * Meanwhile, the local transaction has no origin.  An abort would advance it, and so would the
- * next commit of this process: with disable_on_error, PostgreSQL 15 commits after an error
- * without forgetting the position.
+ * An abort of the local transaction would advance the origin, and so would the next commit of
+ * this process: with disable_on_error, PostgreSQL 15 commits after an error without forgetting
+ * the position.
  */
+static void
+clear_origin(void)
+{
+	PAPPLY_SESSION_ORIGIN = PAPPLY_NO_ORIGIN;
+	PAPPLY_SESSION_ORIGIN_LSN = InvalidXLogRecPtr;
+}
+
+/* The local transaction has no origin until everything is stored. */
 static void
 store_transaction(void)
 {
 	PapplyOriginId origin = PAPPLY_SESSION_ORIGIN;
 
-	PAPPLY_SESSION_ORIGIN = PAPPLY_NO_ORIGIN;
-	PAPPLY_SESSION_ORIGIN_LSN = InvalidXLogRecPtr;
+	clear_origin();
 	if (!papply_stored_is_requested(store.id, MySubscription->oid))
 		restart_without_skip();
 	(void) BufFileSeek(store.file, 0, 0, SEEK_SET); /* to the beginning */
@@ -314,9 +321,8 @@ at_commit(XactEvent event, void *arg)
 			report_stored();
 			forget_transaction();
 			break;
-		case XACT_EVENT_ABORT:	/* by what came after this one; see above */
-			PAPPLY_SESSION_ORIGIN = PAPPLY_NO_ORIGIN;
-			PAPPLY_SESSION_ORIGIN_LSN = InvalidXLogRecPtr;
+		case XACT_EVENT_ABORT:	/* by an error behind store_transaction() */
+			clear_origin();
 			break;
 		default:
 			break;

@@ -314,20 +314,26 @@ $subscriber->reload_with(
 
 ### a skip that is withdrawn when it has begun #################################
 
+# The apply worker has got the beginning of the transaction when it has opened its file.
+sub begin_to_skip
+{
+	$subscriber->sql('ALTER SUBSCRIPTION tap ENABLE');
+	$subscriber->wait_until(
+		q(EXISTS (SELECT FROM pg_ls_tmpdir(), pg_stat_subscription WHERE subname = 'tap'
+		AND name LIKE 'pgsql_tmp' || pid || '.%')),
+		'the apply worker has not begun to skip');
+	return;
+}
+
 # The walsender stops between two changes, at the catalog that the output function of the
-# second one reads.  The apply worker has got the beginning when it has opened its file.
-# It has no writers, or else the whole transaction would be in the queue before.
+# second one reads.  It has no writers, or else the whole transaction would be in the queue before.
 $subscriber->sql(
 	q(SELECT parallel_apply.alter_subscription_config('tap', 1)));
 request(
 	q(BEGIN; INSERT INTO items VALUES (202, -1); INSERT INTO moods VALUES (1, 'calm'); COMMIT)
 );
 my $enums = $publisher->hold('LOCK TABLE pg_enum IN ACCESS EXCLUSIVE MODE');
-$subscriber->sql('ALTER SUBSCRIPTION tap ENABLE');
-$subscriber->wait_until(
-	q(EXISTS (SELECT FROM pg_ls_tmpdir(), pg_stat_subscription WHERE subname = 'tap'
-	AND name LIKE 'pgsql_tmp' || pid || '.%')),
-	'the apply worker has not begun to skip');
+begin_to_skip();
 $subscriber->sql(
 	q(SELECT parallel_apply.skip_transaction('tap', keep => false)));
 $subscriber->sql(q(ALTER SUBSCRIPTION tap SKIP (lsn = NONE)));
@@ -364,11 +370,7 @@ my $tap_is = q(FROM pg_subscription WHERE subname = 'tap');
 $subscriber->wait_until("NOT subenabled $tap_is", 'it does not fail');
 $subscriber->sql(q(SELECT parallel_apply.skip_transaction('tap')));
 $enums = $publisher->hold('LOCK TABLE pg_enum IN ACCESS EXCLUSIVE MODE');
-$subscriber->sql('ALTER SUBSCRIPTION tap ENABLE');
-$subscriber->wait_until(
-	q(EXISTS (SELECT FROM pg_ls_tmpdir(), pg_stat_subscription WHERE subname = 'tap'
-	AND name LIKE 'pgsql_tmp' || pid || '.%')),
-	'the apply worker has not begun to skip');
+begin_to_skip();
 $subscriber->sql('ALTER SUBSCRIPTION tap SKIP (lsn = NONE)');
 my $other_skip =
   $subscriber->hold(q(SELECT parallel_apply.skip_transaction('spare')));
