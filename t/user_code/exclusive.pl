@@ -104,6 +104,39 @@ sub takes_first_job
 	is($subscriber->counter('fallbacks'), '1', 'with the core apply loop');
 }
 
+# Nothing younger is applied with what a writer was refused, even if it runs no user code.
+# The apply worker waits for a local session, which has waited for the writer.
+{
+	my $gate = $subscriber->hold('SELECT FROM gate WHERE id = 1 FOR UPDATE');
+	my $second =
+	  $subscriber->hold('SELECT FROM gate WHERE id = 2 FOR UPDATE');
+	$publisher->commit_each(
+		(map { "UPDATE gate SET n = n + 1 WHERE id = $_" } 1, 2),
+		'UPDATE jobs SET n = n + 1 WHERE id = 1');
+	$subscriber->states_become("$lock, $lock, $turn",
+		'a younger transaction has locked a job again');
+	$subscriber->sql(q(ALTER SUBSCRIPTION tap SKIP (lsn = '7F000001/0')));
+	my $third = $subscriber->background_psql('postgres');
+	$third->query_until(qr/begins/,
+		"BEGIN;\n\\echo begins\nSELECT FROM gate WHERE id = 2 FOR UPDATE;\n");
+	my $waiting =
+	  q(count(*) = 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND backend_type);
+	$subscriber->wait_until("$waiting = 'client backend'",
+		'the session does not wait');
+	$_->query_safe('COMMIT') for $second, $gate;
+	$subscriber->wait_until(
+		"$waiting LIKE 'logical replication%worker'",
+		'the apply worker does not wait for the session');
+	is( $subscriber->sql(
+			'SELECT id FROM jobs ORDER BY id LIMIT 1 FOR UPDATE SKIP LOCKED'),
+		'1',
+		'the younger transaction is rolled back');
+	$third->query_safe('COMMIT');
+	$_->quit for $second, $gate, $third;
+	$pair->tables_equal('after a transaction that a writer was refused',
+		@tables);
+}
+
 # By the core apply loop, because a table is being synchronized; it has already
 # begun.
 {
