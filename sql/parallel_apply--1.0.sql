@@ -323,7 +323,8 @@ CREATE VIEW parallel_apply.subscriptions AS
                 WHEN p.state IS NULL THEN 'no apply worker is running'
                 WHEN n.tables OPERATOR(pg_catalog.>) 0
                      AND p.state OPERATOR(pg_catalog.=) 'parallel'
-                THEN pg_catalog.format('%s of its tables are not ready', n.tables)
+                THEN pg_catalog.format(CASE WHEN n.tables OPERATOR(pg_catalog.=) 1 THEN '%s of its tables is not ready'
+                                            ELSE '%s of its tables are not ready' END, n.tables)
                 WHEN p.state OPERATOR(pg_catalog.=) 'failing'
                      AND s.subskiplsn OPERATOR(pg_catalog.<>) '0/0'
                 THEN pg_catalog.format('the transaction that finishes at %s is to be skipped: %s', s.subskiplsn, p.reason)

@@ -1,6 +1,7 @@
 # Promise: the commands of the manual for these tasks work as they are written
 # there, and print what is written there: to find out what slows a subscription down,
 # with each of three reasons forced, and to end that; to see rows that are missing;
+# to see how far a copy is; to find triggers that leave something in their session;
 # and to list views, functions and settings.  (first_weeks.pl says where the
 # other tasks are.)
 #
@@ -139,6 +140,53 @@ advice_has(0, 'conflicts', 'nothing is missing after the repair');
 is($subscriber->sql('SELECT count(*) FROM parallel_apply.conflicts'),
 	'0', 'and nothing is counted');
 $pair->rows_equal('orders');
+
+### how far a copy is ##########################################################
+
+# A trigger keeps the copy from its end.
+$pair->exec_both('CREATE TABLE refunds (id int PRIMARY KEY)');
+$publisher->sql('INSERT INTO refunds VALUES (1), (2)');
+$subscriber->sql(
+	q(CREATE FUNCTION gate() RETURNS trigger LANGUAGE plpgsql AS
+		'BEGIN PERFORM pg_advisory_xact_lock(1); RETURN NEW; END';
+	CREATE TRIGGER gate BEFORE INSERT ON refunds FOR EACH ROW EXECUTE FUNCTION gate();
+	ALTER TABLE refunds ENABLE ALWAYS TRIGGER gate));
+$session = $subscriber->hold('SELECT pg_advisory_xact_lock(1)');
+my $publication =
+  $publisher->sql('SELECT pubname FROM pg_publication LIMIT 1');
+$publisher->sql("ALTER PUBLICATION $publication ADD TABLE refunds");
+$subscriber->sql('ALTER SUBSCRIPTION s REFRESH PUBLICATION');
+$subscriber->wait_until(q(count(*) = 1 FROM pg_stat_progress_copy),
+	'the copy does not begin');
+like(
+	execute($page, 'SELECT subname, relname, sync_state'),
+	qr/^ s +\| refunds +\| copying +\| +0 \| \d+ bytes\n\(1 row\)/m,
+	'the table that is being copied, and how far that is');
+$session->release;
+$subscriber->wait_until_ready;
+like(execute($page, 'SELECT subname, relname, sync_state'),
+	qr/\(0 rows\)/, 'and nothing when it is complete');
+
+### triggers that leave something in their session #############################
+
+my %code = (
+	cursor => q(EXECUTE 'declare c cursor with hold for select 1'),
+	seeded => 'PERFORM setseed(0.5)',
+	process => 'PERFORM pg_backend_pid()',
+	not_named =>
+	  'PERFORM mysetseed(); PERFORM prepared_before; PERFORM thread_hold');
+$subscriber->sql(
+	qq(CREATE FUNCTION $_() RETURNS trigger LANGUAGE plpgsql AS \$\$BEGIN $code{$_}; RETURN NULL; END\$\$;
+	CREATE TRIGGER $_ AFTER INSERT ON orders FOR EACH ROW EXECUTE FUNCTION $_();
+	ALTER TABLE orders ENABLE REPLICA TRIGGER $_)) for sort keys %code;
+$subscriber->sql(
+	'CREATE TRIGGER local AFTER INSERT ON refunds FOR EACH ROW EXECUTE FUNCTION cursor()'
+);
+my $found = execute('doc/restrictions.md', 'SELECT tgrelid::regclass');
+is( join(' ', sort $found =~ /^ orders +\| (\w+) +\|/mg),
+	'cursor seeded',
+	'triggers that apply fires and whose text has such a name');
+like($found, qr/\(2 rows\)/, 'and no others');
 
 ### views, functions and settings ##############################################
 

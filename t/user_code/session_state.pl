@@ -71,14 +71,6 @@ $code{foreign_table} =
   q(INSERT INTO public.elsewhere (what) VALUES (NEW.id);)
   if $has_neighbors;
 
-# Nothing is inserted into these.
-my %only_named = (
-	cursor => q(EXECUTE 'declare c cursor with hold for select 1';),
-	seeded => q(PERFORM setseed(0.5);),
-	process => q(v := pg_backend_pid();),
-	not_named => q(v := mysetseed(); v := prepared_before; v := thread_hold;)
-);
-%code = (%code, %only_named);
 my @tables = sort keys %code;
 my $tables = join "\n",
   map { "CREATE TABLE $_ (id int PRIMARY KEY);" } 'plain', @tables;

@@ -91,12 +91,18 @@ $publisher->sql(
 
 # A table cannot be synchronized while it is locked.
 my $lock = $subscriber->hold('LOCK TABLE counted IN SHARE MODE');
+my $other = $subscriber->hold('LOCK TABLE emptied IN SHARE MODE');
 $subscriber->sql('ALTER SUBSCRIPTION tap ENABLE');
 $subscriber->sql('ALTER SUBSCRIPTION tap REFRESH PUBLICATION');
 poll(
+	"SELECT state || ': ' || regexp_replace(reason, '[2-9]', 'n') FROM $view",
+	'while tables are not synchronized, the view says so',
+	'synchronizing: n of its tables are not ready');
+$other->quit;
+poll(
 	"SELECT state || ': ' || reason FROM $view",
-	'while a table is not synchronized, the view says so',
-	'synchronizing: 1 of its tables are not ready');
+	'and of a single one, too',
+	'synchronizing: 1 of its tables is not ready');
 $lock->quit;
 poll(
 	"SELECT concat_ws(',', state, reason, writers_wanted, writers_running) FROM $view",
