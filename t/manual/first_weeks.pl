@@ -157,6 +157,12 @@ prints_what_is_written($page, 'SELECT parallel_apply.skip_transaction(');
 $subscriber->sql('ALTER SUBSCRIPTION s ENABLE');
 $publisher->wait_applied('s');
 prints_what_is_written($page, 'SELECT id, subname');
+like(execute_mentioned($page, 'SELECT pg_size_pretty('),
+	qr/^ \d+ kB$/m, 'how large what is stored is');
+like(
+	execute_mentioned($page, '\dm+'),
+	qr/^ parallel_apply +\| kept_messages /m,
+	'as psql lists it, too');
 prints_what_is_written($page,
 	'SELECT number, statement FROM parallel_apply.skipped_changes');
 repair();
