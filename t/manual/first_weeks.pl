@@ -8,7 +8,8 @@
 # alerts in alerts.pl, removal in removal.pl, what slows apply down, rows
 # that are missing, and the list of functions and views in looking.pl; dump
 # and restore, synchronous replication, wrong settings, restarts and crashes in
-# servers.pl; servers that subscribe to each other in mesh.pl.
+# servers.pl; servers that subscribe to each other in mesh.pl; recipes by goal in
+# recipes.pl.
 use strict;
 use warnings;
 use FindBin;
