@@ -236,6 +236,16 @@ typedef struct PapplyLastError
 	char		message[256];
 } PapplyLastError;
 
+/*
+ * The last wait of the apply worker for a lock of which a part was counted.  While it
+ * waits, processes that read the statistics count it, in the row of the apply worker.
+ */
+typedef struct PapplyLeaderWait
+{
+	TimestampTz began_at;
+	TimestampTz counted_until;	/* DT_NOEND: it has ended */
+} PapplyLeaderWait;
+
 typedef struct PapplyCounterRow
 {
 	char		pad[PG_CACHE_LINE_SIZE];	/* keep rows in separate cache
@@ -253,11 +263,15 @@ typedef struct PapplySharedStatistics
 	/* protected by error_mutex of the slot */
 	PapplyLastError last_error;
 	PapplyFailedTransaction failed;
+	PapplyLeaderWait leader_wait;
 
 	/* written by the receiver alone, read without a lock */
 	PapplyProgress progress;
 
-	/* each row written by its process alone, read without a lock */
+	/*
+	 * each row written by its process alone, except for leader_wait; read without
+	 * a lock
+	 */
 	PapplyCounterRow rows[PAPPLY_WAITERS];
 } PapplySharedStatistics;
 

@@ -45,6 +45,13 @@ papply_statistics_count(PapplyCounter counter, uint64 n)
 /* Receiver: the state that it publishes.  Never NULL. */
 extern PapplyProgress *papply_statistics_progress;
 
+/*
+ * Receiver: count a wait for a lock that has ended: once for each second of the clock that
+ * began during the wait, and its time.  What readers have counted while it lasted does not
+ * count again.
+ */
+extern void papply_statistics_end_wait(TimestampTz began_at, TimestampTz ended_at);
+
 /* Count an error, and store it as the last one. */
 extern void papply_statistics_note_error(const char *message);
 
@@ -71,7 +78,7 @@ extern uint64 papply_statistics_transactions(void);
 
 /*
  * Views: copy those of a subscription of this database.  Returns false if it
- * has no slot.
+ * has no slot.  A wait of the apply worker for a lock is counted until now.
  */
 extern bool papply_statistics_get(Oid subid, PapplyStatistics *copy);
 

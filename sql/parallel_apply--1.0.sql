@@ -557,8 +557,7 @@ COMMENT ON COLUMN parallel_apply.subscription_stats.leader_waits IS
     'number of times that writers were "waiting for leader": for the apply worker';
 COMMENT ON COLUMN parallel_apply.subscription_stats.lock_waits IS
     'estimated number of waits for locks: processes found waiting for one, checked once a '
-    'second. Waits of the apply worker are included when they have ended, but not while one '
-    'writer is configured';
+    'second. A wait of the apply worker counts once for each second that it has lasted';
 COMMENT ON COLUMN parallel_apply.subscription_stats.apply_time IS
     'time that writers worked on transactions, without waits for each other, in milliseconds';
 COMMENT ON COLUMN parallel_apply.subscription_stats.dependency_wait_time IS

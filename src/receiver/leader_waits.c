@@ -18,10 +18,7 @@
  *
  * Writers are counted as waiting once a second, and so is the apply worker: by
  * the seconds of the clock that begin during its wait.  Its time is measured,
- * not estimated.
- *
- * Without a pool, nothing is counted as long as native_watch.c passes messages
- * on without looking at them more than is necessary.
+ * not estimated.  While it waits, statistics.c counts for those that look.
  *-------------------------------------------------------------------------
  */
 #include "parallel_apply.h"
@@ -67,9 +64,7 @@ papply_leader_waits_look(void)
 	waits.began_at = began_at;
 	ended_at = Max(began_at, GetCurrentTimestamp());	/* the clock may have
 														 * been set back */
-	papply_statistics_count(PAPPLY_COUNT_WAITS_LOCK,
-							ended_at / USECS_PER_SEC - began_at / USECS_PER_SEC);
-	papply_statistics_count(PAPPLY_COUNT_LOCK_US, ended_at - began_at);
+	papply_statistics_end_wait(began_at, ended_at);
 	waits.waited_us += ended_at - began_at;
 }
 

@@ -16,8 +16,8 @@
  *   RELATION messages are kept for a later pool.
  * - Streamed transactions are noted: see native_streams.c.
  * - Views show transactions, rows and positions of such a subscription too.
- * - A view shows which transaction is being applied, and which one an error
- *   belongs to.
+ * - A view shows which transaction is being applied, which one an error belongs
+ *   to, and waits for locks.
  *
  * Therefore the kind of each message is read.  A transaction with one change
  * costs about 670 instructions, of 64,000; bench/instructions --unused
@@ -40,6 +40,7 @@
 
 #include "connection.h"
 #include "feedback.h"
+#include "leader_waits.h"
 #include "lifecycle.h"
 #include "native_watch.h"
 #include "remote_relation.h"
@@ -125,6 +126,7 @@ papply_native_watch_receive(WalReceiverConn *conn, char **buffer, pgsocket *wait
 
 	if (!watch.is_on)
 		return PAPPLY_NOT_WATCHING;
+	papply_leader_waits_look();
 	papply_tap_next();
 	if (!papply_tap.is_within)
 	{

@@ -101,8 +101,10 @@ note_begin(const PapplyTap *tap)
 	progress->leader.final_lsn = tap->begin.final_lsn;
 	progress->leader.commit_time = tap->begin.commit_time;
 	progress->leader.changes = 0;
-	if (papply_pool == NULL)	/* else see show_queue() */
-		progress->oldest_commit_time = tap->begin.commit_time;
+	if (papply_pool != NULL)	/* see show_queue(), core_loop.c */
+		return;
+	progress->oldest_commit_time = tap->begin.commit_time;
+	papply_leader_waits_begin();
 }
 
 static void
@@ -113,8 +115,9 @@ note_end(const PapplyTap *tap)
 	progress->leader.is_applying = false;
 	if (tap->begin.final_lsn == progress->failure.final_lsn)
 		forget_failure();		/* at once: others may follow for a long time */
-	if (papply_pool != NULL)	/* see show_queue() */
+	if (papply_pool != NULL)	/* see show_queue(), core_loop.c */
 		return;
+	papply_leader_waits_end();
 	progress->oldest_commit_time = 0;
 	progress->committed_lsn = Max(progress->committed_lsn, tap->end_lsn);
 	if (++unshown >= SHOWN_TRANSACTIONS)

@@ -16,9 +16,12 @@
  * A reset does not change the rows.  It stores their sum, and the views return
  * the difference.
  *
- * Locking: the lock of the slots protects base and stats_reset.  The error and
- * the failed transaction are protected by a spinlock, because an LWLock may be
- * held when they are stored.  Rows and
+ * An apply worker that waits for a lock cannot count, so those that read its
+ * counters count its wait until then.  It counts the rest when the wait has ended.
+ *
+ * Locking: the lock of the slots protects base and stats_reset.  The error, the
+ * failed transaction, and who counts a wait of the apply worker, are protected by
+ * a spinlock, because an LWLock may be held when they are stored.  Rows and
  * progress are read without a lock.
  *
  * If a process dies, the counts that it has not added are lost.  If a process
@@ -31,6 +34,7 @@
 
 #include "miscadmin.h"
 #include "replication/logicallauncher.h"
+#include "storage/procarray.h"
 #include "storage/spin.h"
 #include "utils/timestamp.h"
 
@@ -102,6 +106,33 @@ papply_statistics_note_error(const char *message)
 
 	SpinLockAcquire(&papply_subscription_slot->error_mutex);
 	papply_subscription_slot->data.statistics.last_error = error;
+	SpinLockRelease(&papply_subscription_slot->error_mutex);
+}
+
+/* Count it from where it has been counted to.  The caller holds error_mutex. */
+static void
+count_wait(PapplySharedStatistics *shared, TimestampTz began_at, TimestampTz until)
+{
+	PapplyLeaderWait *wait = &shared->leader_wait;
+	uint64	   *counts = shared->rows[PAPPLY_WAITER_RECEIVER].counts;
+	TimestampTz from = wait->began_at == began_at ? wait->counted_until : began_at;
+
+	until = Max(from, until);	/* the clock may have been set back */
+	counts[PAPPLY_COUNT_WAITS_LOCK] += until / USECS_PER_SEC - from / USECS_PER_SEC;
+	counts[PAPPLY_COUNT_LOCK_US] += until - from;
+	wait->began_at = began_at;
+	wait->counted_until = until;
+}
+
+void
+papply_statistics_end_wait(TimestampTz began_at, TimestampTz ended_at)
+{
+	Assert(papply_pool_waiter == PAPPLY_WAITER_RECEIVER);
+	if (papply_subscription_slot == NULL)
+		return;
+	SpinLockAcquire(&papply_subscription_slot->error_mutex);
+	count_wait(&papply_subscription_slot->data.statistics, began_at, ended_at);
+	papply_subscription_slot->data.statistics.leader_wait.counted_until = DT_NOEND;
 	SpinLockRelease(&papply_subscription_slot->error_mutex);
 }
 
@@ -194,12 +225,34 @@ papply_statistics_transactions(void)
 		sum_of(&papply_subscription_slot->data.statistics, PAPPLY_COUNT_TRANSACTIONS);
 }
 
+/*
+ * If the apply worker waits for a lock in a transaction, count that until now.  The caller
+ * holds the lock of the slots, so the apply worker does not exit meanwhile.
+ */
+static void
+count_present_wait(PapplySubscriptionSlot *slot)
+{
+	PGPROC	   *proc = slot->receiver_pid == 0 ? NULL : BackendPidGetProc(slot->receiver_pid);
+	TimestampTz now;
+	TimestampTz began_at;
+
+	if (proc == NULL || !slot->data.statistics.progress.leader.is_applying)
+		return;
+	now = GetCurrentTimestamp();
+	SpinLockAcquire(&slot->error_mutex);
+	began_at = pg_atomic_read_u64(&proc->waitStart);
+	if (began_at != 0 && papply_compat_proc_waits_for_lock(proc))
+		count_wait(&slot->data.statistics, began_at, now);
+	SpinLockRelease(&slot->error_mutex);
+}
+
 /* The caller holds the lock of the slots. */
 static void
 copy_from(PapplySubscriptionSlot *slot, PapplyStatistics *copy)
 {
 	const PapplySharedStatistics *shared = &slot->data.statistics;
 
+	count_present_wait(slot);
 	copy->subid = slot->subid;
 	copy->receiver_pid = slot->receiver_pid;
 	copy->stats_reset = shared->stats_reset;
@@ -232,6 +285,7 @@ reset_slot(PapplySubscriptionSlot *slot, TimestampTz now)
 {
 	PapplySharedStatistics *shared = &slot->data.statistics;
 
+	count_present_wait(slot);
 	for (int i = 0; i < PAPPLY_COUNTERS; i++)
 		shared->base[i] = sum_of(shared, i);
 	shared->stats_reset = now;

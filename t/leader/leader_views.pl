@@ -78,14 +78,30 @@ sub wait_is_counted
 		$name);
 }
 
-# Let the apply worker wait for more than two seconds, which only then count.
-sub let_it_wait
+# The apply worker waits.  Assert that this is counted while it lasts, and only once.
+sub wait_counts_meanwhile
 {
-	$subscriber->wait_until(
-		q(clock_timestamp() > waitstart + interval '2 s' FROM pg_locks, parallel_apply.writers AS w
-		WHERE NOT granted AND pg_locks.pid = w.pid AND writer = 0),
-		'the apply worker does not wait for long');
+	my ($name) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
 	$subscriber->sql('SELECT parallel_apply.reset_stats()');
+	$subscriber->wait_until(
+		'lock_waits >= 2 AND lock_wait_time > 2000 FROM parallel_apply.subscription_stats',
+		"not so: $name");
+	return is(
+		$subscriber->sql(
+			q(SELECT lock_wait_time < 1000 * extract(epoch FROM clock_timestamp() - stats_reset)
+			FROM parallel_apply.subscription_stats)),
+		't', $name);
+}
+
+# The apply worker waits.  Let it wait for some seconds in which no one looks.
+sub let_it_wait_unseen
+{
+	$subscriber->sql('SELECT parallel_apply.reset_stats()');
+	my $reset_at = $subscriber->sql('SELECT clock_timestamp()');
+	$subscriber->wait_until(
+		"clock_timestamp() > '$reset_at'::timestamptz + interval '3 s'",
+		'the wait is not long');
 	return;
 }
 
@@ -119,7 +135,7 @@ is( $subscriber->sql(
 		'SELECT fallback_failure FROM parallel_apply.subscription_stats'),
 	0,
 	'the fallback does not count yet');
-let_it_wait();
+wait_counts_meanwhile('its wait for the lock is counted while it lasts');
 $session->query_safe('COMMIT');
 $publisher->wait_applied;
 is( $subscriber->sql(
@@ -137,14 +153,14 @@ is( $subscriber->sql(
 	0,
 	'then it is shown no more');
 
-# A wait that ends with the process
+# A wait that ends with the process, and at which no one has looked
 $session->query_safe('BEGIN; SELECT FROM items WHERE id = 3 FOR UPDATE');
 update(3);
 writer_gives_up();
 $subscriber->wait_until(
 	q(count(*) = 1 FROM parallel_apply.writers WHERE writer = 0 AND state = 'waiting for lock'),
 	'the apply worker does not wait for the lock');
-let_it_wait();
+let_it_wait_unseen();
 $subscriber->restart_apply('tap');
 is( $subscriber->sql(
 		'SELECT lock_waits >= 2 AND lock_wait_time > 2000 FROM parallel_apply.subscription_stats'
@@ -161,8 +177,11 @@ $subscriber->sql(
 $subscriber->wait_for_pool('tap', 0);
 $session->query_safe('BEGIN; SELECT FROM items WHERE id = 2 FOR UPDATE');
 leader_is_shown($session, update(2), 'without writers');
+wait_counts_meanwhile('its wait is counted without writers, too');
+let_it_wait_unseen();
 $session->release;
 $publisher->wait_applied;
+wait_is_counted('and when it has ended');
 $pair->rows_equal('items');
 finish($publisher, $subscriber,
 	qr/terminating .* due to administrator command/);
