@@ -146,7 +146,7 @@ papply_spool_reader_skip(PapplySpoolReader *reader, uint64 position)
 
 /* Read up to position end, until wanted bytes have not been returned yet. */
 static void
-read_more(PapplySpoolReader *reader, uint64 end, int wanted)
+read_more(PapplySpoolReader *reader, uint64 end, uint64 wanted)
 {
 	ResourceOwner old_owner = begin_using_files();
 	StringInfo	bytes = &reader->bytes;
@@ -157,7 +157,7 @@ read_more(PapplySpoolReader *reader, uint64 end, int wanted)
 	bytes->len -= bytes->cursor;
 	memmove(bytes->data, bytes->data + bytes->cursor, bytes->len);
 	bytes->cursor = 0;
-	length = Min(end - reader->position, (uint64) (wanted - bytes->len));
+	length = Min(end - reader->position, wanted - bytes->len);
 	enlargeStringInfo(bytes, length);
 
 	buffile = BufFileOpenFileSet(&reader->file.set, name_of(&reader->file), O_RDONLY, false);
@@ -192,7 +192,7 @@ papply_spool_reader_next(PapplySpoolReader *reader, uint64 end,
 	if (!has_bytes(reader, end, sizeof(*head)))
 		return false;
 	memcpy(head, bytes->data + bytes->cursor, sizeof(*head));
-	if (!has_bytes(reader, end, sizeof(*head) + head->length))
+	if (head->length > MaxAllocSize || !has_bytes(reader, end, sizeof(*head) + head->length))
 		ereport(ERROR,
 				(errcode(ERRCODE_DATA_CORRUPTED),
 				 errmsg("unexpected end of temporary file")));

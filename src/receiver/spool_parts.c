@@ -7,8 +7,8 @@
  * When a subtransaction is rolled back, everything written since its first
  * change belongs to it or to its own subtransactions, because changes outside
  * of it come only after its end.  PostgreSQL's own apply relies on that too.
- * The publisher reports the rollback of each subtransaction of which it has
- * sent something, that of its own subtransactions first.
+ * So subtransactions that began later are forgotten as well: if the publisher
+ * reports their rollback afterwards, there is nothing left of them.
  *-------------------------------------------------------------------------
  */
 #include "parallel_apply.h"
@@ -21,6 +21,7 @@ typedef struct Subtransaction
 {
 	TransactionId xid;
 	uint64		position;
+	TransactionId previous;		/* the one that began before */
 } Subtransaction;
 
 typedef struct Gap
@@ -49,8 +50,11 @@ papply_spool_parts_note(PapplySpoolParts *parts, TransactionId xid, uint64 posit
 									  &ctl, HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
 	}
 	subxact = hash_search(parts->subxacts, &xid, HASH_ENTER, &found);
-	if (!found)
-		subxact->position = position;
+	if (found)
+		return;
+	subxact->position = position;
+	subxact->previous = parts->newest_xid;
+	parts->newest_xid = xid;
 }
 
 void
@@ -81,20 +85,33 @@ add_gap(PapplySpoolParts *parts, uint64 begin, uint64 end)
 	MemoryContextSwitchTo(old_context);
 }
 
+/* Forget the newest subtransaction. */
+static void
+forget_newest(PapplySpoolParts *parts)
+{
+	TransactionId xid = parts->newest_xid;
+	Subtransaction *subxact = hash_search(parts->subxacts, &xid, HASH_FIND, NULL);
+
+	parts->newest_xid = subxact->previous;
+	(void) hash_search(parts->subxacts, &xid, HASH_REMOVE, NULL);
+}
+
 bool
 papply_spool_parts_cut(PapplySpoolParts *parts, TransactionId xid, uint64 end)
 {
 	Subtransaction *subxact = NULL;
 	uint64		position;
+	TransactionId previous;
 
 	if (parts->subxacts != NULL)
 		subxact = hash_search(parts->subxacts, &xid, HASH_FIND, NULL);
 	if (subxact == NULL)
 		return false;
 	position = subxact->position;
-	(void) hash_search(parts->subxacts, &xid, HASH_REMOVE, NULL);
-	if (position >= end)
-		return false;			/* removed with a subtransaction of its own */
+	previous = subxact->previous;
+	while (parts->newest_xid != previous)
+		forget_newest(parts);
+	parts->last_xid = InvalidTransactionId;
 	add_gap(parts, position, end);
 	return true;
 }

@@ -16,6 +16,7 @@ typedef struct PapplySpoolParts
 {
 	HTAB	   *subxacts;		/* where each begins; NULL: there are none */
 	TransactionId last_xid;		/* of the last one noted */
+	TransactionId newest_xid;	/* of the one that began last */
 	List	   *gaps;			/* what is not read, in order */
 } PapplySpoolParts;
 
@@ -25,7 +26,7 @@ extern void papply_spool_parts_note(PapplySpoolParts *parts, TransactionId xid,
 
 /*
  * Roll back a subtransaction: what was written since it began, up to end, will
- * not be read.  Return false if it has written nothing.
+ * not be read.  Return false if nothing of it is left.
  */
 extern bool papply_spool_parts_cut(PapplySpoolParts *parts, TransactionId xid, uint64 end);
 

@@ -10,7 +10,7 @@ use FindBin;
 use lib "$FindBin::RealBin/../lib";
 use FakePublisher
   qw($lsn begin_at commit data in_stream insert keepalive read_message relation
-  send_message stream_commit stream_start transaction truncate_tables);
+  send_message stream_abort stream_commit stream_start transaction truncate_tables);
 use IO::Select;
 use PapplyTest;
 use PostgreSQL::Test::Cluster;
@@ -383,6 +383,29 @@ $gate->quit;
 $subscriber->wait_until(
 	'(SELECT count(*) FROM many) = 1 AND (SELECT count(*) FROM other WHERE id = 10) = 1',
 	'changes behind one with too long a key are not applied');
+
+# A subtransaction that began after one that is rolled back is rolled back with it, even if
+# the publisher reports that later.  Detects: what has been written since then is lost, or
+# the file is truncated in the middle of a message.
+$fake->stop;
+$fake->start(
+	stream_start(710),
+	in_stream(711, @items, insert(1, 20, 'first')),
+	in_stream(712, insert(1, 21, 'second')),
+	'E',
+	stream_abort(710, 711),
+	stream_start(710, 'continued'),
+	in_stream(710, @items, insert(2, 22, 'x' x 5000)),
+	'E',
+	stream_abort(710, 712),
+	stream_start(710, 'continued'),
+	in_stream(710, insert(2, 23, 'fourth')),
+	'E',
+	stream_commit(710));
+$subscriber->wait_until('count(*) = 2 FROM other WHERE id IN (22, 23)',
+	'changes behind a subtransaction that is rolled back are not applied');
+is($subscriber->sql('SELECT count(*) FROM items WHERE id IN (20, 21)'),
+	'0', 'nothing is left of the subtransactions');
 
 # A message that only PostgreSQL's own apply knows comes while a writer applies a streamed
 # transaction.  The writer is stopped, so that the apply worker has to wait until it has

@@ -13,7 +13,8 @@ use Time::HiRes qw(time);
 
 our @EXPORT_OK =
   qw($lsn begin_at commit data in_stream insert keepalive read_message
-  relation send_message send_together stream_commit stream_start time_of transaction truncate_tables);
+  relation send_message send_together stream_abort stream_commit stream_start time_of transaction
+  truncate_tables);
 
 # Of the version of this node.
 sub new
@@ -281,7 +282,14 @@ sub in_stream
 
 sub stream_start
 {
-	return pack('a N C', 'S', $_[0], 1);
+	my ($xid, $is_continued) = @_;
+	return pack('a N C', 'S', $xid, $is_continued ? 0 : 1);
+}
+
+sub stream_abort
+{
+	my ($xid, $subxid) = @_;
+	return pack('a N N', 'A', $xid, $subxid);
 }
 
 sub stream_commit
