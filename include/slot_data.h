@@ -269,8 +269,8 @@ typedef struct PapplySharedStatistics
 	PapplyProgress progress;
 
 	/*
-	 * each row written by its process alone, except for leader_wait; read without
-	 * a lock
+	 * each row written by its process alone, except for leader_wait; read
+	 * without a lock
 	 */
 	PapplyCounterRow rows[PAPPLY_WAITERS];
 } PapplySharedStatistics;

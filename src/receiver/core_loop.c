@@ -148,9 +148,10 @@ announce_version(uint32 version, char **buffer)
 {
 	PapplyMessage message;
 	PapplyRemoteRelation *rel;
+	Oid			schema;
 
 	papply_message_reset_buffer(&definition);
-	(void) papply_registry_get(version, &definition);
+	schema = papply_registry_get(version, &definition);
 	message = papply_message_read(definition.data, definition.len);
 	rel = papply_remote_relation_get(message.id, false);
 	if (rel->native_version == version)
@@ -158,7 +159,7 @@ announce_version(uint32 version, char **buffer)
 	rel->native_version = version;
 	papply_tap.message = message;
 	papply_tap_note();
-	return papply_tap_frame(&message, buffer);
+	return papply_tap_frame(&message, schema, buffer);
 }
 
 /* Do the same for the newest version.  rel may be NULL. */
@@ -192,7 +193,8 @@ note_message(const PapplyMessage *message)
 static int
 next_of_spool(char **buffer)
 {
-	PapplyMessage message = papply_spool_fallback_next();
+	Oid			schema;
+	PapplyMessage message = papply_spool_fallback_next(&schema);
 
 	if (message.data == NULL)
 	{
@@ -202,7 +204,7 @@ next_of_spool(char **buffer)
 	if (message.kind == LOGICAL_REP_MSG_RELATION)
 		papply_remote_relation_get(message.id, false)->native_version = 0;
 	note_message(&message);
-	return papply_tap_frame(&message, buffer);
+	return papply_tap_frame(&message, schema, buffer);
 }
 
 /*
@@ -255,7 +257,8 @@ papply_core_loop_next(char **buffer)
 		applying.reads_spool = true;
 	}
 	note_message(&message);
-	return papply_tap_frame(&message, buffer);
+	Assert(message.kind != LOGICAL_REP_MSG_RELATION);
+	return papply_tap_frame(&message, InvalidOid, buffer);
 }
 
 /* Note why the transaction would not be one for writers; only the first reasons count. */

@@ -656,7 +656,7 @@ next_for_native(char **buffer)
 	if (papply_lifecycle_is_drained() && (rel = papply_remote_relation_next_unannounced()) != NULL)
 	{
 		rel->native_version = rel->version;
-		return papply_tap_frame(&rel->message, buffer);
+		return papply_tap_frame(&rel->message, rel->schema, buffer);
 	}
 	return 0;
 }

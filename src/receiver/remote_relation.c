@@ -158,13 +158,11 @@ is_definition(const PapplyRemoteRelation *rel, const PapplyMessage *message, Oid
 }
 
 uint32
-papply_remote_relation_version(const PapplyMessage *message)
+papply_remote_relation_version(const PapplyMessage *message, Oid schema)
 {
 	PapplyRemoteRelation *rel = hash_search(relations.hash, &message->id, HASH_FIND, NULL);
 
-	return rel != NULL &&
-		is_definition(rel, message, papply_local_schema_of(message->data, message->length)) ?
-		rel->version : 0;
+	return rel != NULL && is_definition(rel, message, schema) ? rel->version : 0;
 }
 
 void

@@ -57,9 +57,9 @@ extern void papply_remote_relation_update(const PapplyMessage *message, uint64 i
 
 /*
  * Return the version of the current definition if the message has the same
- * one, else 0.
+ * one, for the same local schema, else 0.
  */
-extern uint32 papply_remote_relation_version(const PapplyMessage *message);
+extern uint32 papply_remote_relation_version(const PapplyMessage *message, Oid schema);
 
 /*
  * Return the relation, or NULL if the publisher never described it.

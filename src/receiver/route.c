@@ -198,6 +198,17 @@ route_keepalive(const PapplyReceived *keepalive, char **buffer, int *length)
 	return PAPPLY_TO_CORE_LOOP;
 }
 
+/* Return the local schema of a definition that was just noted. */
+static Oid
+schema_of(const PapplyMessage *message)
+{
+	PapplyRemoteRelation *rel = NULL;
+
+	if (message->kind == LOGICAL_REP_MSG_RELATION)
+		rel = papply_remote_relation_get(message->id, false);
+	return rel != NULL ? rel->schema : InvalidOid;
+}
+
 PapplyFate
 papply_route_message(char **buffer, int *length)
 {
@@ -224,7 +235,7 @@ papply_route_message(char **buffer, int *length)
 	papply_connection_last.has_sent_all &= is_spooled;
 	fate = route_payload(&received.message, is_spooled, buffer, length);
 	if (fate == PAPPLY_TO_CORE_LOOP && papply_lifecycle_has_pool())
-		*length = papply_tap_frame(&received.message, buffer);
+		*length = papply_tap_frame(&received.message, schema_of(&received.message), buffer);
 
 	/*
 	 * The position may be the end of the transaction that the message

@@ -73,6 +73,7 @@
 typedef struct SpooledRelation
 {
 	uint32		version;
+	Oid			schema;			/* of papply_local_schema_of() */
 	bool		is_own;			/* the version is used by this spool only */
 	PapplyMessage message;		/* the RELATION, without an xid; its data
 								 * follows */
@@ -327,11 +328,11 @@ add_relation(Spool *spool, const PapplyMessage *message)
 	relation->message = *message;
 	relation->message.data = (char *) (relation + 1);
 	memcpy(relation->message.data, message->data, message->length);
-	relation->version = papply_remote_relation_version(message);
+	relation->schema = papply_local_schema_of(message->data, message->length);
+	relation->version = papply_remote_relation_version(message, relation->schema);
 	relation->is_own = relation->version == 0;
 	if (relation->is_own)
-		relation->version = papply_registry_add(message->data, message->length,
-												papply_local_schema_of(message->data, message->length));
+		relation->version = papply_registry_add(message->data, message->length, relation->schema);
 	spool->relations = lappend(spool->relations, relation);
 	MemoryContextSwitchTo(old_context);
 	return relation->version;
@@ -570,13 +571,17 @@ pass_gap(Reader *reader)
 		papply_spool_reader_skip(&reader->file, next);
 }
 
-/* Return the next message to apply; at the end, one without data. */
+/*
+ * Return the next message to apply; at the end, one without data.  *version is that of a
+ * definition for the writer, or 0.
+ */
 static PapplyMessage
-next_message(Reader *reader)
+next_message(Reader *reader, uint32 *version)
 {
 	PapplySpooled head;
 	char	   *data;
 
+	*version = 0;
 	do
 	{
 		CHECK_FOR_INTERRUPTS();
@@ -584,6 +589,7 @@ next_message(Reader *reader)
 		if (!papply_spool_reader_next(&reader->file, reader->spool->bytes, &head, &data))
 			return papply_message_read(NULL, 0);
 	} while (head.length == 0);
+	*version = head.relation_version;
 	return papply_message_read(data, head.length);
 }
 
@@ -672,10 +678,12 @@ decide_how_to_apply(Spool *spool)
 static PapplyMessage
 next_change(void)
 {
+	uint32		version;		/* it gets another one in the queue */
+
 	if (!reading.is_decided)
 		decide_how_to_apply(reading.reader.spool);
 	return reading.reader.spool->seqno != PAPPLY_NO_SEQNO ? papply_message_read(NULL, 0) :
-		next_message(&reading.reader);
+		next_message(&reading.reader, &version);
 }
 
 /* Finish; COMMIT has been returned. */
@@ -794,11 +802,29 @@ papply_spool_fallback_begin(uint64 seqno)
 	Assert(fallback_reader.spool != NULL);
 }
 
-PapplyMessage
-papply_spool_fallback_next(void)
+/* Return the local schema of that version of a relation. */
+static Oid
+schema_of(const Spool *spool, uint32 version)
 {
-	PapplyMessage message = next_message(&fallback_reader);
+	ListCell   *lc;
 
+	foreach(lc, spool->relations)
+	{
+		const SpooledRelation *relation = lfirst(lc);
+
+		if (relation->version == version)
+			return relation->schema;
+	}
+	return InvalidOid;
+}
+
+PapplyMessage
+papply_spool_fallback_next(Oid *schema)
+{
+	uint32		version;
+	PapplyMessage message = next_message(&fallback_reader, &version);
+
+	*schema = version == 0 ? InvalidOid : schema_of(fallback_reader.spool, version);
 	if (message.data == NULL)
 		end_reader(&fallback_reader);
 	return message;

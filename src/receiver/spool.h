@@ -46,10 +46,11 @@ extern void papply_spool_clean(uint64 committed);
 /*
  * Read the messages between BEGIN and COMMIT of a transaction that was applied
  * in progress, for the core apply loop to apply it.  Each message is valid
- * until the next call; its data is NULL if there is none.
+ * until the next call; its data is NULL if there is none.  *schema is the local
+ * schema of a definition.
  */
 extern void papply_spool_fallback_begin(uint64 seqno);
-extern PapplyMessage papply_spool_fallback_next(void);
+extern PapplyMessage papply_spool_fallback_next(Oid *schema);
 
 /* Delete all files, because the process ends. */
 extern void papply_spool_end(void);

@@ -86,22 +86,12 @@ papply_tap_relation(void)
 
 /*** frames ***/
 
-/* Append a definition, with the present name of the local schema that it means. */
-static void
-append_definition(const PapplyMessage *message)
-{
-	const PapplyRemoteRelation *rel = papply_remote_relation_get(message->id, false);
-
-	papply_local_schema_append(&frame, message->data, message->length,
-							   rel != NULL ? rel->schema : InvalidOid);
-}
-
 /*
  * The positions are invalid on purpose, so that the core apply loop does not
  * take them as received.
  */
 int
-papply_tap_frame(const PapplyMessage *message, char **buffer)
+papply_tap_frame(const PapplyMessage *message, Oid schema, char **buffer)
 {
 	papply_message_reset_buffer(&frame);
 	pq_sendbyte(&frame, 'w');
@@ -109,7 +99,7 @@ papply_tap_frame(const PapplyMessage *message, char **buffer)
 	pq_sendint64(&frame, InvalidXLogRecPtr);
 	pq_sendint64(&frame, papply_connection_last.send_time);
 	if (message->kind == LOGICAL_REP_MSG_RELATION)
-		append_definition(message);
+		papply_local_schema_append(&frame, message->data, message->length, schema);
 	else
 		appendBinaryStringInfo(&frame, message->data, message->length);
 	*buffer = frame.data;

@@ -158,9 +158,11 @@ papply_tap_end(void)
 
 /*
  * Frame a message for the core apply loop as walrcv_receive() does.  Return
- * its length.  The memory stays valid until the next call.
+ * its length.  The memory stays valid until the next call.  A definition has
+ * the local schema that papply_local_schema_of() returned for it, which gets
+ * its present name; for other messages the schema is InvalidOid.
  */
-extern int	papply_tap_frame(const PapplyMessage *message, char **buffer);
+extern int	papply_tap_frame(const PapplyMessage *message, Oid schema, char **buffer);
 extern int	papply_tap_keepalive(XLogRecPtr remote_lsn, bool reply_requested, char **buffer);
 
 #endif							/* PAPPLY_TAP_H */

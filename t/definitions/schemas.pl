@@ -138,5 +138,40 @@ is( $subscriber->sql(
 		"SELECT string_agg(id::text, ' ' ORDER BY id) FROM app.t"),
 	'the new table has been copied, and gets the changes');
 
+# A table moves to another schema on the publisher, and the apply worker has yet to apply an
+# older change, since a writer is refused when the subscription changes.
+$subscriber->safe_psql($_,
+	'CREATE SCHEMA moved; CREATE TABLE moved.t (id int PRIMARY KEY, v int)')
+  for qw(postgres serial);
+$publisher->sql('CREATE SCHEMA moved');
+{
+	my ($older) = rows(1);
+	my $lock = $subscriber->hold('SELECT FROM gate FOR UPDATE');
+	$publisher->commit_each(
+		'UPDATE gate SET n = n + 1',
+		$older,
+		'ALTER TABLE app.t SET SCHEMA moved',
+		'INSERT INTO moved.t VALUES (0, 0)');
+	$subscriber->states_become(
+		'waiting for lock, waiting for prior commit',
+		'the older change waits for its turn');
+	$subscriber->wait_until(
+		'queue_transactions = 3 FROM parallel_apply.subscriptions',
+		'the younger change does not arrive');
+	$subscriber->sql(q(ALTER SUBSCRIPTION tap SKIP (lsn = '7F000000/0')));
+	$lock->release;
+	$publisher->wait_applied;
+	is($subscriber->sql("SELECT count(*) FROM app.t WHERE id = $row"),
+		'1', 'a change from before the table moved goes to where it was');
+	is($subscriber->sql('SELECT count(*) FROM moved.t'),
+		'0', 'and nothing to where it is now, which is not subscribed');
+	cmp_ok(
+		$subscriber->sql(
+			'SELECT fallback_subscription FROM parallel_apply.subscription_stats'
+		),
+		'>', 0,
+		'the apply worker has applied it');
+}
+
 finish($publisher, $subscriber);
 done_testing();

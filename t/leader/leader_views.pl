@@ -91,7 +91,8 @@ sub wait_counts_meanwhile
 		$subscriber->sql(
 			q(SELECT lock_wait_time < 1000 * extract(epoch FROM clock_timestamp() - stats_reset)
 			FROM parallel_apply.subscription_stats)),
-		't', $name);
+		't',
+		$name);
 }
 
 # The apply worker waits.  Let it wait for some seconds in which no one looks.

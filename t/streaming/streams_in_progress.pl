@@ -526,6 +526,40 @@ $publisher->sql("UPDATE items SET note = repeat('y', 8000000) WHERE id = -1")
 processes_are_small('a value of a transaction in the queue is forgotten');
 $pair->tables_equal('with a large value', @tables);
 
+# A table moves to another schema in a streamed transaction, which the apply worker has to
+# apply in the end, since its writer is refused when the subscription changes.  Each change
+# goes to the table of its time.
+$subscriber->reload_with('parallel_apply.streaming_apply = writer');
+$pair->exec_both(
+	q(CREATE TABLE place (id int, note text);
+	ALTER TABLE place REPLICA IDENTITY FULL;
+	CREATE SCHEMA moved;
+	CREATE TABLE moved.place (LIKE place);
+	ALTER TABLE moved.place REPLICA IDENTITY FULL;));
+$subscriber->sql('ALTER SUBSCRIPTION tap REFRESH PUBLICATION');
+$subscriber->wait_until_ready;
+my $fallbacks = $subscriber->counter('fallbacks');
+my $rows =
+  q(INSERT INTO %s.place SELECT %d, repeat('x', 100) FROM generate_series(1, 2000););
+$streamed->query_safe('BEGIN;'
+	  . sprintf($rows, 'public', 1)
+	  . 'ALTER TABLE moved.place RENAME TO former; ALTER TABLE place SET SCHEMA moved;'
+	  . sprintf($rows, 'moved', 2));
+$subscriber->wait_for_in_progress(3000);
+$subscriber->sql(q(ALTER SUBSCRIPTION tap SKIP (lsn = '7F000000/0')));
+$streamed->query_safe('COMMIT');
+$publisher->wait_applied;
+is( $subscriber->sql(
+		q(SELECT string_agg(concat_ws(' ', t, id, n), ', ' ORDER BY t, id)
+		FROM (SELECT tableoid::regclass AS t, id, count(*) AS n FROM place GROUP BY 1, 2
+			UNION ALL
+			SELECT tableoid::regclass, id, count(*) FROM moved.place GROUP BY 1, 2) counts)
+	),
+	'place 1 2000, moved.place 2 2000',
+	'each change goes to the table of its time');
+cmp_ok($subscriber->counter('fallbacks'),
+	'>', $fallbacks, 'the apply worker has applied it');
+
 $subscriber->no_spool_is_left;
 
 end_sessions($streamed, $other, $lock);
