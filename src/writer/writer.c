@@ -576,9 +576,9 @@ classify(const ErrorData *error)
 }
 
 /*
- * Would it take long to apply once more what its data has made fail?  Other
- * errors may be our own, such as that of a streamed transaction that has to wait
- * for its end.
+ * Would it take long to apply once more what its data, or a function of a user, has
+ * made fail?  Other errors may be our own, such as that of a streamed transaction
+ * that has to wait for its end.
  */
 static bool
 is_failed_late(int sqlerrcode)
@@ -586,7 +586,8 @@ is_failed_late(int sqlerrcode)
 	int			category = ERRCODE_TO_CATEGORY(sqlerrcode);
 
 	return (category == ERRCODE_TO_CATEGORY(ERRCODE_DATA_EXCEPTION) ||
-			category == ERRCODE_TO_CATEGORY(ERRCODE_INTEGRITY_CONSTRAINT_VIOLATION)) &&
+			category == ERRCODE_TO_CATEGORY(ERRCODE_INTEGRITY_CONSTRAINT_VIOLATION) ||
+			category == ERRCODE_TO_CATEGORY(ERRCODE_PLPGSQL_ERROR)) &&
 		claimed.first == claimed.last && papply_account.rows > PAPPLY_MANY_CHANGES;
 }
 

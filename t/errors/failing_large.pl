@@ -168,6 +168,15 @@ $subscriber->restart;
 is_applied(2, 'in the queue', \&send_failing_rows);
 fails_again('in the queue');
 is_repaired('in the queue');
+
+# The error of a function
+$subscriber->repair_fault;
+$subscriber->sql(
+	q(CREATE FUNCTION accept(v int) RETURNS bool LANGUAGE plpgsql AS
+		$$BEGIN IF v < 0 THEN RAISE 'v is negative'; END IF; RETURN true; END$$;
+	ALTER TABLE items ADD CONSTRAINT positive CHECK (accept(v)) NOT VALID));
+is_applied(2, 'refused by a function', \&send_failing_rows);
+is_repaired('refused by a function');
 is(refetches(), $refetches, 'nothing was larger than the queue');
 
 $subscriber->reload_with('parallel_apply.queue_size = 1MB');
@@ -222,6 +231,7 @@ finish(
 	$publisher,
 	$subscriber,
 	qr/new row for relation "items" violates check constraint "positive"/,
+	qr/ERROR:  v is negative/,
 	qr/a transaction larger than the queue could not be applied by a writer/,
 	worker_terminated());
 
