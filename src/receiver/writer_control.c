@@ -58,8 +58,15 @@
 /* Writers come back if they have been missed for this long. */
 #define SHORT_MS 20
 
-/* How long a lack of slots is shown after writers were missed last. */
-#define LACK_MS 5000
+/*
+ * How long a lack of slots is shown after writers were missed last.  Between two
+ * bursts of work the writers exit, so free slots do not mean that there are
+ * enough.  An alert waits longer than this.
+ */
+#define LACK_MS 60000
+
+/* How long other subscriptions give way to one that lacks slots. */
+#define OTHER_LACKS_MS 5000
 
 /*
  * After this time an idle writer exits for another subscription that lacks one:
@@ -307,7 +314,7 @@ retire_unused(void)
 	int			idle_ms = papply_writer_idle_timeout;
 	int			needed = 0;
 
-	if (papply_pool_is_other_short(LACK_MS))
+	if (papply_pool_is_other_short(OTHER_LACKS_MS))
 		idle_ms = Min(idle_ms, GIVE_WAY_MS);
 	for (int i = 0; i < wanted; i++)
 	{

@@ -129,6 +129,16 @@ $publisher->wait_applied('busy');
 $pair->rows_equal('busy');
 queries_get_workers(2, 'there are as many slots for queries as before');
 
+# For some time after a burst of work, although its writers exit
+my $end = $subscriber->sql('SELECT clock_timestamp()');
+$subscriber->wait_until(
+	"clock_timestamp() > '$end'::timestamptz + interval '6 s'",
+	'time does not pass');
+is( $subscriber->sql(
+		q(SELECT state FROM parallel_apply.subscriptions WHERE subname = 'busy')),
+	'degraded',
+	'the lack of writers is still shown');
+
 # Which two have a writer depends on who was first.
 my $set_config = 'SELECT parallel_apply.alter_subscription_config';
 $subscriber->wait_until(
