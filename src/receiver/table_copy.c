@@ -125,11 +125,9 @@ delete_rows(Oid relid)
 void
 papply_table_copy_started(void)
 {
-	Oid			relid = MyLogicalRepWorker->relid;
-
 	if (mark == PAPPLY_TABLE_COPY_TRUNCATES)
-		truncate_table(relid);
+		truncate_table(MyLogicalRepWorker->relid);
 	else if (mark == PAPPLY_TABLE_COPY_REPLACES)
-		delete_rows(relid);
+		delete_rows(MyLogicalRepWorker->relid);
 	mark = InvalidXLogRecPtr;
 }
