@@ -20,7 +20,7 @@
  *   to, and waits for locks.
  *
  * Therefore the kind of each message is read.  A transaction with one change
- * costs about 670 instructions, of 64,000; bench/instructions --unused
+ * costs about 740 instructions, of 64,000; bench/instructions --unused
  * measures that.
  *
  * The alternative, restoring the server's table of functions, would cost no
