@@ -17,6 +17,7 @@
 #include "parallel_apply.h"
 
 #include "access/htup_details.h"
+#include "access/xlog.h"
 #include "catalog/pg_subscription.h"
 #include "fmgr.h"
 #include "miscadmin.h"
@@ -66,6 +67,8 @@ typedef struct Wait
 	int64		began_at;		/* of clock.h */
 	int64		deadline;		/* 0: none */
 	bool		expects_pause;
+	int64		absent_since;	/* of clock.h; 0: there is an apply worker, or
+								 * another obstacle */
 	const char *reported;		/* what the last NOTICE has said; NULL: none */
 	long		nap_ms;
 } Wait;
@@ -124,6 +127,7 @@ find_obstacle(const Wait *wait)
 {
 	PapplySubscriptionOptions options;
 	PapplySessionPause pause;
+	PapplyStatistics *statistics;
 
 	if (!is_enabled(wait->subid))
 		return "It is disabled.";
@@ -133,11 +137,37 @@ find_obstacle(const Wait *wait)
 	if (papply_session_pauses_get(wait->subid, &pause) && pause.state == PAPPLY_PAUSE_REACHED &&
 		!wait->expects_pause)
 		return "A session pauses it at a position: see " PAPPLY_NAME ".resume().";
-	if (papply_statistics_has_failed(look_at_progress(wait->subid)))
-		return "A transaction fails: see " PAPPLY_NAME ".failed_transactions.";
 	if (RecoveryInProgress())
 		return "A standby knows of no position after the last transaction that it has replayed.";
+	statistics = look_at_progress(wait->subid);
+	if (statistics->progress.failure.kind == PAPPLY_FAILURE_CONNECTION)
+		return "It is disconnected: see " PAPPLY_NAME ".subscriptions.";
+	if (papply_statistics_has_failed(statistics))
+		return "A transaction fails: see " PAPPLY_NAME ".failed_transactions.";
+	if (statistics->progress.failure.kind == PAPPLY_FAILURE_OTHER)
+		return "It is failing, but not in a transaction: see " PAPPLY_NAME ".subscriptions.";
 	return NULL;
+}
+
+/*
+ * Return why there is no apply worker; NULL: there is one, or one may be about
+ * to start.  The launcher starts an apply worker again after
+ * "wal_retrieve_retry_interval".
+ */
+static const char *
+find_absence(Wait *wait)
+{
+	if (look_at_progress(wait->subid)->receiver_pid != 0)
+	{
+		wait->absent_since = 0;
+		return NULL;
+	}
+	if (!papply_clock_has_lasted(&wait->absent_since, papply_clock_now(),
+								 wal_retrieve_retry_interval + PATIENCE_MS))
+		return NULL;
+	return papply_compat_apply_worker_runs(wait->subid) ?
+		"Its apply worker is connecting to the publisher, or does not use " PAPPLY_NAME "." :
+		"No apply worker is running: see " PAPPLY_NAME ".subscriptions.";
 }
 
 /*
@@ -152,11 +182,16 @@ report_obstacle(Wait *wait)
 	if (!papply_clock_has_passed(wait->began_at, papply_clock_now(), PATIENCE_MS))
 		return;
 	obstacle = find_obstacle(wait);
-	if (obstacle != NULL && obstacle != wait->reported)
-		ereport(NOTICE,
-				(errmsg("still waiting for subscription \"%s\"",
-						get_subscription_name(wait->subid, false)),
-				 errdetail_internal("%s", obstacle)));
+	if (obstacle == NULL)
+		obstacle = find_absence(wait);
+	else
+		wait->absent_since = 0;
+	if (obstacle == NULL || obstacle == wait->reported)
+		return;
+	ereport(NOTICE,
+			(errmsg("still waiting for subscription \"%s\"",
+					get_subscription_name(wait->subid, false)),
+			 errdetail_internal("%s", obstacle)));
 	wait->reported = obstacle;
 }
 

@@ -161,6 +161,22 @@ sub wait_until_counted
 	return;
 }
 
+# Return what wait_for_lsn() says about why a subscription does not advance.
+sub notice_of_wait
+{
+	my ($self, $name) = @_;
+	for my $seconds (3, 15, 60)
+	{
+		my (undef, undef, $notice) = $self->psql('postgres',
+			"SELECT parallel_apply.wait_for_lsn('$name', 'FFFFFFFF/0', '$seconds s')"
+		);
+		return $1
+		  if $notice =~
+		  /NOTICE:  still waiting for subscription "$name"\nDETAIL:  (.*)/;
+	}
+	return '';
+}
+
 # Append lines to postgresql.conf, and reload.
 sub reload_with
 {

@@ -92,6 +92,9 @@ $subscriber->sql('INSERT INTO items VALUES (1, 0)');
 $publisher->sql('INSERT INTO items VALUES (1, 1)');
 alert_becomes('state', 'tap', 'a transaction fails again and again');
 lag_grows('while it fails');
+is( $subscriber->notice_of_wait('tap'),
+	'A transaction fails: see parallel_apply.failed_transactions.',
+	'which a function that waits for it says');
 my $lock = $subscriber->hold('LOCK TABLE items');
 $subscriber->wait_until(
 	q(count(*) > 0 FROM pg_locks WHERE NOT granted AND relation = 'items'::regclass),
@@ -149,6 +152,9 @@ $subscriber->sql(
 	'ALTER SUBSCRIPTION tap CONNECTION $$host=/nowhere dbname=postgres$$');
 alert_becomes('state', 'tap', 'there is no publisher');
 lag_grows('while there is no publisher');
+is( $subscriber->notice_of_wait('tap'),
+	'It is disconnected: see parallel_apply.subscriptions.',
+	'which a function that waits for it says');
 $subscriber->sql("ALTER SUBSCRIPTION tap CONNECTION '$connstr'");
 all_is_well('there is a publisher');
 

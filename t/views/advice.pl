@@ -197,6 +197,12 @@ ok( $subscriber->poll_query_until(
 		"SELECT string_agg(subname || ' ' || state, ',') FROM ($alert) AS alert",
 		'other not running'),
 	'the alert fires for a subscription without an apply worker');
+is( $subscriber->notice_of_wait('other'),
+	'No apply worker is running: see parallel_apply.subscriptions.',
+	'so does a function that waits for it');
+my (undef, undef, $notice) = $subscriber->psql('postgres',
+	q(SELECT parallel_apply.wait_for_lsn('other', 'FFFFFFFF/0', '1 s')));
+is($notice, '', 'but not at once, since one may be about to start');
 is( states('no worker could be started'),
 	'other not running, tap parallel',
 	'and no other one');

@@ -293,6 +293,9 @@ is( $subscriber->sql(
 	),
 	'disconnected|the apply worker is connecting to the publisher',
 	'a connection that takes long is none yet');
+is( $subscriber->notice_of_wait('silent'),
+	'Its apply worker is connecting to the publisher, or does not use parallel_apply.',
+	'which a function that waits for it says, too');
 $subscriber->sql(
 	'ALTER SUBSCRIPTION silent DISABLE; ALTER SUBSCRIPTION silent SET (slot_name = NONE); DROP SUBSCRIPTION silent'
 );
@@ -315,6 +318,9 @@ if ($subscriber->pg_version >= 16)
 		),
 		qr/, but not in a transaction/,
 		'no transaction is to be skipped');
+	is( $subscriber->notice_of_wait('tap'),
+		'It is failing, but not in a transaction: see parallel_apply.subscriptions.',
+		'which a function that waits for it says, too');
 	$subscriber->sql('ALTER SUBSCRIPTION tap OWNER TO CURRENT_USER');
 	poll("SELECT state = 'parallel' FROM $view", 'until none is wanted');
 }
