@@ -1165,6 +1165,8 @@ WITH s AS MATERIALIZED (
            n.exclusive_fallback, n.fallback_sync, n.fallback_table,
            n.fallback_message, n.fallback_failure, n.last_error,
            n.inserts + n.updates + n.deletes AS rows,
+           v.state IN ('failing', 'disabled by error', 'disconnected', 'not running', 'paused', 'disabled')
+           AS is_stopped,
            1000 * extract(epoch FROM clock_timestamp()
                           - greatest(n.stats_reset, pg_postmaster_start_time())) AS clock_ms,
            greatest(c.writers_wanted, 1) AS target_writers, c.source,
@@ -1220,6 +1222,20 @@ WITH s AS MATERIALIZED (
       FROM parallel_apply.hot_keys AS k
      WHERE k.key_hash IS NOT NULL
      ORDER BY k.subid, k.wait_time DESC
+), lock_waits AS MATERIALIZED (
+    SELECT s.subid, s.subname, a.pid, a.state, a.state_change
+      FROM s JOIN parallel_apply.writers AS w USING (subid)
+      JOIN pg_stat_activity AS a ON a.pid = ANY (w.blocked_by)
+     WHERE w.state = 'waiting for lock'
+       AND coalesce(a.backend_type, 'client backend') = 'client backend'
+), sent_late AS MATERIALIZED (
+    SELECT s.subid, s.subname, s.lag, s.queue_bytes, s.writers_running, coalesce(b.writers, 0) AS busy_writers
+      FROM s LEFT JOIN busy AS b USING (subid)
+     WHERE s.state = 'parallel' AND s.lag > interval '5 seconds'
+       AND s.queue_fill < 0.1 AND 2 * coalesce(b.writers, 0) <= s.writers_running
+       AND NOT EXISTS (SELECT FROM parallel_apply.writers AS w
+                        WHERE w.subid = s.subid AND w.state <> 'waiting for data'
+                          AND w.xact_start < clock_timestamp() - interval '1 second')
 ), changed_tables AS (
     SELECT t.*, t.inserts + t.updates + t.deletes AS changes
       FROM parallel_apply.tables AS t
@@ -1302,7 +1318,9 @@ WITH s AS MATERIALIZED (
                   coalesce(g.transactions, 0), coalesce(g.list, 'none'))
       FROM s JOIN limits AS l USING (subid) LEFT JOIN gain AS g USING (subid)
       LEFT JOIN enough AS e USING (subid)
-     WHERE s.writers_wanted > 0 AND s.state <> 'standby'
+     WHERE s.writers_wanted > 0 AND s.state <> 'standby' AND NOT s.is_stopped
+       AND NOT EXISTS (SELECT FROM lock_waits AS w WHERE w.subid = s.subid)
+       AND NOT EXISTS (SELECT FROM sent_late AS p WHERE p.subid = s.subid)
     UNION ALL
     SELECT s.subname, 'hot_key', 'warning',
            format('%s %% of the time of its writers is spent in waits for one %s of table %s: %s; more writers '
@@ -1383,18 +1401,13 @@ WITH s AS MATERIALIZED (
                   pg_size_pretty(s.queue_bytes), pg_size_pretty(s.max_bytes))
       FROM s WHERE s.queue_fill >= 0.9
     UNION ALL
-    SELECT s.subname, 'publisher', 'notice',
+    SELECT p.subname, 'publisher', 'notice',
            'the publisher, which decodes one transaction after the other, or the network is the limit: '
            'writers have little to do although the subscription is behind; more of them do not help, '
            'but "parallel_apply.coalesce_messages" on a publisher that preloads "parallel_apply" may',
-           format('%s behind, %s in the queue, %s of %s writers busy', s.lag,
-                  pg_size_pretty(s.queue_bytes), coalesce(b.writers, 0), s.writers_running)
-      FROM s LEFT JOIN busy AS b USING (subid)
-     WHERE s.state = 'parallel' AND s.lag > interval '5 seconds'
-       AND s.queue_fill < 0.1 AND 2 * coalesce(b.writers, 0) <= s.writers_running
-       AND NOT EXISTS (SELECT FROM parallel_apply.writers AS w
-                        WHERE w.subid = s.subid AND w.state <> 'waiting for data'
-                          AND w.xact_start < clock_timestamp() - interval '1 second')
+           format('%s behind, %s in the queue, %s of %s writers busy', p.lag,
+                  pg_size_pretty(p.queue_bytes), p.busy_writers, p.writers_running)
+      FROM sent_late AS p
     UNION ALL
     SELECT s.subname, 'logical_decoding',
            CASE WHEN s.lag > interval '5 seconds' THEN 'notice' ELSE 'info' END,
@@ -1404,15 +1417,12 @@ WITH s AS MATERIALIZED (
            s.strict_reason
       FROM s WHERE s.strict_reason IS NOT NULL
     UNION ALL
-    SELECT s.subname, 'lock', 'warning',
-           format('apply waits for a lock of a local session: %s', string_agg(DISTINCT a.pid::text, ', ')),
-           string_agg(DISTINCT format('process %s has been %s since %s', a.pid, coalesce(a.state, '?'),
-                             date_trunc('second', a.state_change)), '; ')
-      FROM s JOIN parallel_apply.writers AS w USING (subid)
-      JOIN pg_stat_activity AS a ON a.pid = ANY (w.blocked_by)
-     WHERE w.state = 'waiting for lock'
-       AND coalesce(a.backend_type, 'client backend') = 'client backend'
-     GROUP BY s.subid, s.subname
+    SELECT w.subname, 'lock', 'warning',
+           format('apply waits for a lock of a local session: %s', string_agg(DISTINCT w.pid::text, ', ')),
+           string_agg(DISTINCT format('process %s has been %s since %s', w.pid, coalesce(w.state, '?'),
+                             date_trunc('second', w.state_change)), '; ')
+      FROM lock_waits AS w
+     GROUP BY w.subid, w.subname
 )
 SELECT r.subname, r.topic, r.level, r.advice, r.evidence
   FROM rows AS r

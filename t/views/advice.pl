@@ -104,7 +104,7 @@ $subscriber->wait_until("errors > 12 AND failed_attempts > 24 $stats",
 states('a transaction fails');
 advice_becomes(
 	0,
-	q(topic IN ('retries', 'fallback', 'exclusive_table', 'hot_key')),
+	q(topic IN ('retries', 'fallback', 'exclusive_table', 'hot_key', 'writers')),
 	'a transaction that fails again and again is no reason for advice');
 advice_becomes(
 	1,

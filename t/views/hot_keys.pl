@@ -366,11 +366,32 @@ $publisher->sql('UPDATE accounts SET balance = 1 WHERE id = 1000');
 $subscriber->wait_until(
 	q(lag >= '1 s' FROM parallel_apply.subscriptions WHERE subname = 'tap'),
 	'the subscription is not behind');
+not_advised('writers', 'nor with one that is due to a lock');
+$row_lock->release;
+wait_until_applied();
+$subscriber->sql(q(SELECT parallel_apply.pause('tap')));
+$subscriber->wait_until(q(state = 'paused' FROM parallel_apply.subscriptions),
+	'it is not paused');
+not_advised('writers', 'nor during a pause');
+$subscriber->sql(q(SELECT parallel_apply.resume('tap')));
+$subscriber->wait_until(
+	q(state = 'parallel' FROM parallel_apply.subscriptions),
+	'it is not resumed');
+
+# A part of the queue is full, and the publisher not to blame.
+my @stopped = split /\n/,
+  $subscriber->sql('SELECT pid FROM parallel_apply.writers WHERE writer > 0');
+$subscriber->stop_idle_writers(@stopped);
+$publisher->sql(join '',
+	map { "INSERT INTO wide VALUES ($_, repeat('x', 5000));\n" } 1001 .. 1004);
+$subscriber->wait_until(
+	q(lag >= '1 s' FROM parallel_apply.subscriptions WHERE subname = 'tap'),
+	'there is no backlog');
 advised(
 	'writers',
 	qr/^info\|more writers can help: 4 would apply up to 2\.0 times as fast as the 2 that it has\|/,
-	'but with one');
-$row_lock->release;
+	'but with one of changes that writers have not begun to apply');
+kill 'CONT', @stopped;
 wait_until_applied();
 $subscriber->sql(
 	q(SELECT parallel_apply.alter_subscription_config('tap', NULL)));
@@ -530,6 +551,7 @@ ok( $subscriber->poll_query_until(
 		'notice|it is not applied, and the publisher keeps its WAL|state disabled: the subscription is disabled'
 	),
 	'a disabled subscription is reported');
+not_advised('writers', 'which no number of writers applies');
 $subscriber->sql('ALTER SUBSCRIPTION tap ENABLE');
 my (undef, undef, $error) =
   $subscriber->psql('postgres',

@@ -128,6 +128,11 @@ for my $writers (2, 1)
 		q(count(*) = 1 FROM parallel_apply.advice('tap') WHERE topic = 'publisher'),
 		'advice() does not say that the publisher is the limit'
 	) if $writers > 1;
+	is( $subscriber->sql(
+			q(SELECT count(*) FROM parallel_apply.advice('tap') WHERE topic = 'writers')
+		),
+		'0',
+		"$name: nor does it speak of more writers");
 	continue_sending();
 	lag_becomes(300, 599, "$name: a newer transaction reduces it");
 	continue_sending();
