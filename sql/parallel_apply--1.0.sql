@@ -314,7 +314,7 @@ CREATE VIEW parallel_apply.subscriptions AS
            CASE WHEN u.is_standby
                 THEN 'the server is a standby: its primary applies the subscription'
                 WHEN NOT s.subenabled AND p.state OPERATOR(pg_catalog.=) 'failing'
-                THEN pg_catalog.format('the subscription is disabled, after an error: %s', p.reason)
+                THEN pg_catalog.format('the subscription is disabled, after an error: %s%s', k.skip, p.reason)
                 WHEN NOT s.subenabled THEN 'the subscription is disabled'
                 WHEN p.pid IS NULL AND u.is_running
                 THEN 'the apply worker does not use parallel_apply, although the library is loaded'
@@ -326,8 +326,7 @@ CREATE VIEW parallel_apply.subscriptions AS
                 THEN pg_catalog.format(CASE WHEN n.tables OPERATOR(pg_catalog.=) 1 THEN '%s of its tables is not ready'
                                             ELSE '%s of its tables are not ready' END, n.tables)
                 WHEN p.state OPERATOR(pg_catalog.=) 'failing'
-                     AND s.subskiplsn OPERATOR(pg_catalog.<>) '0/0'
-                THEN pg_catalog.format('the transaction that finishes at %s is to be skipped: %s', s.subskiplsn, p.reason)
+                THEN pg_catalog.format('%s%s', k.skip, p.reason)
                 ELSE p.reason END AS reason,
            o.writers_wanted,
            coalesce(w.writers, 0)::integer AS writers_running,
@@ -353,6 +352,10 @@ CREATE VIEW parallel_apply.subscriptions AS
                    pg_catalog.count(a.received_lsn) OPERATOR(pg_catalog.>) 0 AS is_running
               FROM pg_catalog.pg_stat_get_subscription(NULL) AS a
              WHERE a.subid OPERATOR(pg_catalog.=) s.oid AND a.relid IS NULL) AS u
+      CROSS JOIN LATERAL (
+            SELECT CASE WHEN s.subskiplsn OPERATOR(pg_catalog.<>) '0/0'
+                        THEN pg_catalog.format('the transaction that finishes at %s is to be skipped: ', s.subskiplsn)
+                        END AS skip) AS k
      WHERE s.subdbid OPERATOR(pg_catalog.=)
            (SELECT d.oid FROM pg_catalog.pg_database AS d
              WHERE d.datname OPERATOR(pg_catalog.=) pg_catalog.current_database())
@@ -1253,8 +1256,11 @@ WITH s AS MATERIALIZED (
                           THEN 'a transaction fails again and again: nothing is applied until that is resolved, '
                                'see "parallel_apply.failed_transactions", failed_changes() and skip_transaction()'
                           ELSE 'the apply worker fails again and again, but not in a transaction: resolve the error' END
-                WHEN 'disabled by error' THEN 'an error has disabled it: resolve the error or skip the transaction, then enable it, '
-                     'see "parallel_apply.failed_transactions", failed_changes() and skip_transaction()'
+                WHEN 'disabled by error' THEN
+                     CASE WHEN EXISTS (SELECT FROM pg_subscription AS p WHERE p.oid = s.subid AND p.subskiplsn <> '0/0')
+                          THEN 'an error has disabled it, and the transaction is to be skipped: enable it'
+                          ELSE 'an error has disabled it: resolve the error or skip the transaction, then enable it, '
+                               'see "parallel_apply.failed_transactions", failed_changes() and skip_transaction()' END
                 WHEN 'disconnected' THEN 'there is no connection to the publisher'
                 WHEN 'not running' THEN 'it has no apply worker: see "max_logical_replication_workers", "max_worker_processes" and the server log'
                 WHEN 'degraded' THEN 'it has fewer writers than configured'

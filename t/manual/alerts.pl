@@ -135,8 +135,17 @@ alert_becomes('state', 'tap', 'and so does the alert of states');
 lag_grows('while it is disabled by an error');
 ($lsn) = slurp_file($subscriber->logfile, $offset) =~ m{finished at (\S+)};
 $subscriber->sql(
-	"ALTER SUBSCRIPTION tap SKIP (lsn = '$lsn'); ALTER SUBSCRIPTION tap ENABLE"
-);
+	q(SELECT parallel_apply.skip_transaction('tap', keep => false)));
+like(
+	$subscriber->sql($reason),
+	qr/^the subscription is disabled, after an error: the transaction that finishes at $lsn is to be skipped: (duplicate key|conflict detected)/,
+	'a skip is shown that waits for the subscription to be enabled');
+is( $subscriber->sql(
+		q(SELECT level, advice FROM parallel_apply.advice('tap') WHERE topic = 'state')
+	),
+	'warning|an error has disabled it, and the transaction is to be skipped: enable it',
+	'and advice() says that it has to be');
+$subscriber->sql('ALTER SUBSCRIPTION tap ENABLE');
 all_is_well('the transaction is skipped');
 
 # Disabled by hand, with nothing to apply
