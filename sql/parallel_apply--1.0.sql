@@ -1432,7 +1432,8 @@ WITH s AS MATERIALIZED (
 )
 SELECT r.subname, r.topic, r.level, r.advice, r.evidence
   FROM rows AS r
- ORDER BY r.subname, array_position('{warning,notice,info}'::text[], r.level), r.topic;
+ ORDER BY r.subname, r.topic = 'state' AND r.subname IN (SELECT s.subname FROM s WHERE s.is_stopped) DESC,
+          array_position('{warning,notice,info}'::text[], r.level), r.topic;
 END;
 
 COMMENT ON FUNCTION parallel_apply.advice(name) IS

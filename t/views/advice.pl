@@ -48,6 +48,15 @@ sub advice_becomes
 	return;
 }
 
+# Topics of advice() with a level other than info, in its order
+sub topics
+{
+	return $subscriber->sql(
+		q(SELECT string_agg(topic, ',' ORDER BY ordinality)
+		FROM parallel_apply.advice('tap') WITH ORDINALITY WHERE level <> 'info')
+	);
+}
+
 # Assert that each subscription is in its state for a reason; return the states.
 sub states
 {
@@ -95,8 +104,12 @@ advice_becomes(
 $publisher->sql(join '',
 	map { "INSERT INTO items VALUES ($_, 0);\n" } 1 .. 120);
 $publisher->wait_applied;
+$subscriber->sql('DELETE FROM items WHERE id = 120');
+$publisher->sql('DELETE FROM items WHERE id = 120');
+$publisher->wait_applied;
 my $stats = q(FROM parallel_apply.subscription_stats WHERE subname = 'tap');
-$subscriber->wait_until("transactions = 120 $stats", 'they are not counted');
+$subscriber->wait_until("transactions = 121 $stats", 'they are not counted');
+my $retries = $subscriber->sql("SELECT retries $stats");
 $subscriber->sql('INSERT INTO items VALUES (1000, 0)');
 $publisher->sql('INSERT INTO items VALUES (1000, 1)');
 $subscriber->wait_until("errors > 12 AND failed_attempts > 24 $stats",
@@ -111,12 +124,25 @@ advice_becomes(
 	q(topic = 'state' AND level = 'warning'),
 	'but for a warning');
 is( $subscriber->sql("SELECT transactions, retries, fallback_failure $stats"),
-	'120|0|0', 'nor is it counted');
+	"121|$retries|0", 'nor is it counted');
+is(topics(), 'state,conflicts',
+	'that comes before what is a reason for advice: a row that was missing');
 $subscriber->sql('DELETE FROM items WHERE id = 1000');
 $publisher->wait_applied;
 $subscriber->wait_until(
-	"transactions = 121 AND retries <= 1 $stats",
+	"transactions = 122 AND retries <= $retries + 1 $stats",
 	'it is not counted when it is committed');
+$subscriber->sql(q(SELECT parallel_apply.pause('tap')));
+$subscriber->wait_until(
+	q(state = 'paused' FROM parallel_apply.subscriptions),
+	'it is not paused');
+is(topics(), 'state,conflicts', 'so does a pause, whatever its level');
+$subscriber->sql(
+	q(SELECT parallel_apply.resume('tap'); SELECT parallel_apply.reset_stats('tap'))
+);
+$subscriber->wait_until(
+	q(state = 'parallel' FROM parallel_apply.subscriptions),
+	'it is not resumed');
 $pair->rows_equal('items');
 advice_becomes(0, q(level <> 'info'), 'nothing remains of it');
 
