@@ -1226,7 +1226,12 @@ WITH s AS MATERIALIZED (
      WHERE k.key_hash IS NOT NULL
      ORDER BY k.subid, k.wait_time DESC
 ), lock_waits AS MATERIALIZED (
-    SELECT s.subid, s.subname, a.pid, a.state, a.state_change
+    SELECT s.subid, s.subname, a.pid, a.state, a.state_change,
+           -- of the lock itself, or of the row, whose locker the process waits for
+           (SELECT min(l.relation::regclass::text) FROM pg_locks AS l
+             WHERE l.pid = w.pid AND (NOT l.granted OR l.locktype = 'tuple')) AS relation,
+           w.writer = 0 AND s.writers_running > 0
+           AND current_setting('parallel_apply.leader_participation')::boolean AS may_be_avoided
       FROM s JOIN parallel_apply.writers AS w USING (subid)
       JOIN pg_stat_activity AS a ON a.pid = ANY (w.blocked_by)
      WHERE w.state = 'waiting for lock'
@@ -1273,15 +1278,16 @@ WITH s AS MATERIALIZED (
       FROM s WHERE s.state <> 'parallel'
     UNION ALL
     SELECT s.subname, 'max_worker_processes', 'warning',
-           format('only %s of %s writers run: raise "max_worker_processes"',
-                  s.writers_running, s.writers_wanted),
+           format('only %s of %s writers run: raise "max_worker_processes" to at least %s, and restart the server',
+                  s.writers_running, s.writers_wanted,
+                  p.used + p.reserved + s.writers_wanted - s.writers_running),
            format('%s of %s worker processes of the server are in use, and %s reserved', p.used, p.all,
                   p.reserved)
       FROM s, worker_processes AS p
      WHERE s.state = 'degraded' AND s.writers_running < s.writers_wanted AND p.used + p.reserved >= p.all
     UNION ALL
     SELECT s.subname, 'max_logical_replication_workers', 'warning',
-           'tables wait to be copied until a logical replication worker ends: raise "max_logical_replication_workers"',
+           'tables wait to be copied until a logical replication worker ends: raise "max_logical_replication_workers", and restart the server',
            format('%s tables wait; %s of %s logical replication workers run, %s of which copy tables of the subscription',
                   w.tables, w.used, w.all, w.copying)
       FROM s CROSS JOIN LATERAL (
@@ -1424,7 +1430,11 @@ WITH s AS MATERIALIZED (
       FROM s WHERE s.strict_reason IS NOT NULL
     UNION ALL
     SELECT w.subname, 'lock', 'warning',
-           format('apply waits for a lock of a local session: %s', string_agg(DISTINCT w.pid::text, ', ')),
+           format('apply waits for a lock of a local session%s: %s%s',
+                  ' on ' || string_agg(DISTINCT w.relation, ', '), string_agg(DISTINCT w.pid::text, ', '),
+                  CASE WHEN bool_or(w.may_be_avoided)
+                       THEN '. The apply worker itself waits, and receives nothing: if this is often so, turn off '
+                            '"parallel_apply.leader_participation"' END),
            string_agg(DISTINCT format('process %s has been %s since %s', w.pid, coalesce(w.state, '?'),
                              date_trunc('second', w.state_change)), '; ')
       FROM lock_waits AS w

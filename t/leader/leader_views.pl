@@ -43,7 +43,7 @@ sub leader_is_shown
 		$subscriber->sql(
 			q(SELECT advice FROM parallel_apply.advice('tap') WHERE topic = 'lock')
 		),
-		qr/^apply waits for a lock of a local session: $blocker$/,
+		qr/^apply waits for a lock of a local session on items: $blocker$/,
 		"$how: the session is named");
 	$subscriber->wait_until(
 		"lag > interval '5.1 s' FROM parallel_apply.subscriptions",
@@ -128,6 +128,13 @@ my $session = $subscriber->hold('SELECT FROM items WHERE id = 1 FOR UPDATE');
 my $xid = update(1);
 writer_gives_up();
 leader_is_shown($session, $xid, 'after two attempts of a writer');
+$subscriber->reload_with('parallel_apply.leader_participation = on');
+ok( $subscriber->poll_query_until(
+		'postgres',
+		q(SELECT advice ~ 'turn off "parallel_apply.leader_participation"$'
+		FROM parallel_apply.advice('tap') WHERE topic = 'lock')),
+	'the setting that lets it wait for such locks is named, if it is on');
+$subscriber->reload_with('parallel_apply.leader_participation = off');
 is( $subscriber->sql(
 		'SELECT writers_running FROM parallel_apply.subscriptions'),
 	2,

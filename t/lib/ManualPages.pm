@@ -123,7 +123,7 @@ sub without_values
 	$output =~ s/\d{4}-\d\d-\d\d \d\d:\d\d:\d\d[.\d]*[+-]\d\d/TIME/g;
 	$output =~ s/\b\d\d:\d\d:\d\d(\.\d+)?/INTERVAL/g;
 	$output =~ s/^(remote_xid|attempts)( +\| )\d+/$1$2NUMBER/mg;
-	$output =~ s/\{\d+\}|(?<=session: )\d+/PID/g;
+	$output =~ s/\{\d+\}|session on \w+: \K\d+/PID/g;
 	$output =~ s/-{2,}(?=[+\n])/-/g;
 	$output =~ s/^-\[ RECORD 1 \].*/-[ RECORD 1 ]/mg;
 	$output =~ s/^\(\d+ rows?\)\n//mg;

@@ -79,7 +79,7 @@ $subscriber->wait_until(
 	'it does not show that there are too few slots');
 advice_becomes(
 	1,
-	q(topic = 'max_worker_processes' AND level = 'warning' AND advice ~ '^only 2 of 4 writers run'),
+	q(topic = 'max_worker_processes' AND level = 'warning' AND advice = 'only 2 of 4 writers run: raise "max_worker_processes" to at least 6, and restart the server'),
 	'fewer writers than configured are a warning');
 is(states('slots are missing'), 'tap degraded', 'and a state');
 $subscriber->sql(

@@ -500,7 +500,7 @@ $publisher->sql('UPDATE accounts SET balance = 0 WHERE id = 7');
 $subscriber->wait_for_state('waiting for lock');
 advised(
 	'lock',
-	qr/^warning\|apply waits for a lock of a local session: $pid\|process $pid has been idle in transaction since/,
+	qr/^warning\|apply waits for a lock of a local session on accounts: $pid\|process $pid has been idle in transaction since/,
 	'a session that is in the way is named');
 wait_until_behind();
 not_advised('publisher', 'but not the publisher, which is not to blame');
