@@ -39,6 +39,10 @@ typedef struct PapplyPoolHistory
 {
 	XLogRecPtr	fallback_final_lsn; /* remote transaction that must be a
 									 * fallback */
+	XLogRecPtr	refetched_final_lsn;	/* remote transaction that has neither
+										 * been applied nor failed since it
+										 * was fetched again, or
+										 * InvalidXLogRecPtr */
 	int64		lack_at;		/* when memory for definitions ran out, or 0 */
 	int			lack_ms;		/* time for which no pool is started after
 								 * that */
@@ -175,6 +179,13 @@ extern bool papply_pool_attach_writer(Datum argument, uint32 generation);
  */
 extern void papply_pool_set_fallback(XLogRecPtr final_lsn);
 extern XLogRecPtr papply_pool_get_fallback(void);
+
+/*
+ * Receiver: remember, or return, the remote transaction that is fetched again
+ * for its size.  InvalidXLogRecPtr forgets it.
+ */
+extern void papply_pool_set_refetched(XLogRecPtr final_lsn);
+extern XLogRecPtr papply_pool_get_refetched(void);
 
 /*
  * Receiver: remember, or check, that dynamic shared memory for a pool ran out,

@@ -523,7 +523,8 @@ COMMENT ON COLUMN parallel_apply.subscription_stats.exclusive_fallback IS
     'number of transactions that were applied while nothing else was, by the apply worker, '
     'because their rows are not known';
 COMMENT ON COLUMN parallel_apply.subscription_stats.refetches IS
-    'number of transactions fetched again because they are larger than the queue';
+    'number of transactions fetched again because they are larger than the queue, and applied '
+    'then. One that fails again does not count';
 COMMENT ON COLUMN parallel_apply.subscription_stats.pool_stops IS
     'number of times that parallel apply was stopped';
 COMMENT ON COLUMN parallel_apply.subscription_stats.fallback_sync IS

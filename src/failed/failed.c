@@ -60,6 +60,7 @@ note_error(const PapplyTap *tap)
 	if (rel != NULL)
 		papply_message_show_key(&tap->message, rel->remote, failed.key, sizeof(failed.key));
 	papply_statistics_note_failed(&failed);
+	papply_pool_set_refetched(InvalidXLogRecPtr);	/* not for its size */
 	if (papply_statistics_is_failed(failed.remote_xid))
 		papply_pool_set_fallback(failed.final_lsn);
 }

@@ -702,9 +702,25 @@ papply_lifecycle_must_be_direct(XLogRecPtr final_lsn)
 	return pool.is_closing || final_lsn == papply_pool_get_fallback();
 }
 
+/*
+ * A transaction that was fetched again counts when it is applied: if it fails then, too,
+ * its size was not the reason.
+ */
+static void
+count_refetched(XLogRecPtr remote_end_lsn)
+{
+	XLogRecPtr	refetched_lsn = papply_pool_get_refetched();
+
+	if (XLogRecPtrIsInvalid(refetched_lsn) || remote_end_lsn <= refetched_lsn)
+		return;
+	papply_statistics_count(PAPPLY_COUNT_REFETCHES, 1);
+	papply_pool_set_refetched(InvalidXLogRecPtr);
+}
+
 void
 papply_lifecycle_applied_by_leader(XLogRecPtr remote_end_lsn)
 {
+	count_refetched(remote_end_lsn);
 	if (remote_end_lsn > papply_pool_get_fallback())
 		papply_pool_set_fallback(InvalidXLogRecPtr);
 }
@@ -712,7 +728,7 @@ papply_lifecycle_applied_by_leader(XLogRecPtr remote_end_lsn)
 void
 papply_lifecycle_refetch(XLogRecPtr final_lsn)
 {
-	papply_statistics_count(PAPPLY_COUNT_REFETCHES, 1);
+	papply_pool_set_refetched(final_lsn);
 	papply_pool_set_fallback(final_lsn);
 	papply_shutdown_restart("a transaction larger than the queue could not be applied by a writer");
 }

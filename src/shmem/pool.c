@@ -304,6 +304,19 @@ papply_pool_get_fallback(void)
 }
 
 void
+papply_pool_set_refetched(XLogRecPtr final_lsn)
+{
+	if (papply_subscription_slot != NULL)
+		papply_subscription_slot->data.history.refetched_final_lsn = final_lsn;
+}
+
+XLogRecPtr
+papply_pool_get_refetched(void)
+{
+	return papply_subscription_slot->data.history.refetched_final_lsn;
+}
+
+void
 papply_pool_note_lack(void)
 {
 	PapplyPoolHistory *history = &papply_subscription_slot->data.history;
