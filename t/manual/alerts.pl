@@ -60,6 +60,20 @@ sub all_is_well
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
 	$publisher->wait_applied($_) for 'tap', 'chosen';
 	alert_becomes($_, '', $name) for sort keys %alert;
+	state_advice_becomes('', $name);
+	return;
+}
+
+# Wait until this is the level of what advice() says about the state, or until it is silent.
+sub state_advice_becomes
+{
+	my ($level, $name) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	ok( $subscriber->poll_query_until(
+			'postgres',
+			q(SELECT coalesce(min(level), '') FROM parallel_apply.advice('tap') WHERE topic = 'state'),
+			$level),
+		"advice() of the state: $name");
 	return;
 }
 
@@ -128,9 +142,7 @@ ok( $subscriber->poll_query_until(
 		FROM parallel_apply.subscriptions WHERE subname = 'tap'),
 		'disabled by error: true'),
 	'a subscription that was disabled by an error says so');
-my $level =
-  q(SELECT level FROM parallel_apply.advice('tap') WHERE topic = 'state');
-is($subscriber->sql($level), 'warning', 'and advice() warns of that');
+state_advice_becomes('warning', 'it is disabled by an error');
 alert_becomes('state', 'tap', 'and so does the alert of states');
 lag_grows('while it is disabled by an error');
 ($lsn) = slurp_file($subscriber->logfile, $offset) =~ m{finished at (\S+)};
@@ -152,7 +164,7 @@ all_is_well('the transaction is skipped');
 $subscriber->sql('ALTER SUBSCRIPTION tap DISABLE');
 lag_grows('while it is disabled');
 alert_becomes('state', '', 'that it is disabled is no fault');
-is($subscriber->sql($level), 'notice', 'nor a warning');
+state_advice_becomes('notice', 'it is disabled');
 $subscriber->sql('ALTER SUBSCRIPTION tap ENABLE');
 all_is_well('it is enabled');
 
@@ -160,6 +172,7 @@ all_is_well('it is enabled');
 $subscriber->sql(
 	'ALTER SUBSCRIPTION tap CONNECTION $$host=/nowhere dbname=postgres$$');
 alert_becomes('state', 'tap', 'there is no publisher');
+state_advice_becomes('warning', 'there is no publisher');
 lag_grows('while there is no publisher');
 is( $subscriber->notice_of_wait('tap'),
 	'It is disconnected: see parallel_apply.subscriptions.',
@@ -185,6 +198,7 @@ $subscriber->sql(q(SELECT parallel_apply.pause('tap')));
 $publisher->sql('INSERT INTO items VALUES (3, 0)');
 lag_grows('while it is paused');
 alert_becomes('state', '', 'that it is paused is no fault');
+state_advice_becomes('notice', 'it is paused');
 $subscriber->sql(q(SELECT parallel_apply.resume('tap')));
 all_is_well('it is resumed');
 

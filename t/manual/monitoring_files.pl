@@ -151,6 +151,8 @@ $publisher->sql('UPDATE items SET v = 1 WHERE id = 1');
 $publisher->wait_applied;
 check_becomes('missing', 1, 'a missing row');
 $publisher->sql('DELETE FROM items WHERE id = 1');
+$publisher->wait_applied;
+check_becomes('missing', 2, 'another one');
 
 # Not applied for a while
 $subscriber->sql(q(SELECT parallel_apply.pause('tap')));
@@ -160,6 +162,7 @@ ok( $subscriber->poll_query_until(
 	'the check sees a lag');
 $subscriber->sql(q(SELECT parallel_apply.resume('tap')));
 insert_rows(12, 20);
+check_becomes('behind', 0, 'no lag any more');
 
 ### other programs ###########################################################
 
@@ -302,6 +305,10 @@ SKIP:
 }
 
 ### more faults ##############################################################
+
+$subscriber->wait_until_counted;
+$subscriber->sql(q(SELECT parallel_apply.reset_stats()));
+check_becomes('missing', 0, 'no missing row after reset_stats()');
 
 $subscriber->sql('DROP SUBSCRIPTION lost');
 $subscriber->sql('ALTER SUBSCRIPTION tap SET (disable_on_error = true)');

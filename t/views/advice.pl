@@ -223,6 +223,11 @@ ok( $subscriber->poll_query_until(
 		"SELECT string_agg(subname || ' ' || state, ',') FROM ($alert) AS alert",
 		'other not running'),
 	'the alert fires for a subscription without an apply worker');
+is( $subscriber->sql(
+		q(SELECT level, evidence FROM parallel_apply.advice('other') WHERE topic = 'state')
+	),
+	'warning|state not running: no apply worker is running',
+	'and advice() warns of that');
 is( $subscriber->notice_of_wait('other'),
 	'No apply worker is running: see parallel_apply.subscriptions.',
 	'so does a function that waits for it');

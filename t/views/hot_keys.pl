@@ -311,6 +311,7 @@ like(
 	'but not to those who may not read the table');
 
 # A setting that limits the writers; and an independent load
+not_advised('max_writers_per_subscription', 'no setting limits the writers');
 $subscriber->reload_with('parallel_apply.max_writers_per_subscription = 4');
 $subscriber->wait_for_pool('tap', 4);
 advised(
@@ -415,7 +416,10 @@ is( $subscriber->sql(
 	),
 	0,
 	'where rows are only inserted, none has to be found');
-$publisher->sql("UPDATE whole SET b = 'z';" . 'TRUNCATE long;' x 12);
+$publisher->sql("UPDATE whole SET b = 'z';" . 'TRUNCATE long;' x 10);
+wait_until_applied();
+not_advised('truncate', 'ten TRUNCATEs are not many');
+$publisher->sql('TRUNCATE long;' x 2);
 wait_until_applied();
 advised(
 	'table',
@@ -438,6 +442,7 @@ advised(
 	'writers',
 	qr/^info\|more writers do not help: transactions depend on each other; 2 are enough\|.*2\.0 with 2, 2\.0 with 4,/,
 	'as many writers as there are hot rows are enough');
+not_advised('truncate', 'there are no TRUNCATEs any more');
 
 # Rows that are missing, and rows larger than the queue can hold
 $subscriber->sql(
@@ -516,6 +521,7 @@ $session->query_safe('COMMIT');
 wait_until_applied();
 
 # A writer that is canceled in a transaction larger than the queue
+not_advised('queue_size', 'nothing had to be fetched twice');
 $session->query_safe('BEGIN; SELECT FROM accounts WHERE id = 100 FOR UPDATE');
 $publisher->sql(
 	q(BEGIN; INSERT INTO wide SELECT 100 + i, repeat('y', 1000) FROM generate_series(1, 200) i;
@@ -541,6 +547,8 @@ ok( $subscriber->poll_query_until(
 		AND evidence ~ '^(\d+) of \1 worker' FROM parallel_apply.advice('tap')
 		WHERE topic = 'max_worker_processes')),
 	'worker processes that are missing are told');
+not_advised('max_writers_per_subscription',
+	'but not the setting that allows as many as are configured');
 
 # A subscription that no process applies, or that does not exist
 $subscriber->sql('ALTER SUBSCRIPTION tap DISABLE');
@@ -574,5 +582,8 @@ my $of_accounts =
 is($subscriber->sql($of_accounts), 't', 'a table has hot keys');
 $subscriber->sql('DROP TABLE accounts');
 is($subscriber->sql($of_accounts), 'f', 'and none when it has been dropped');
+reset_stats();
+not_advised('queue_size',
+	'nothing had to be fetched twice since the statistics were reset');
 finish($publisher, $subscriber, qr/subscription "none" does not exist/);
 done_testing();
