@@ -184,7 +184,8 @@ $subscriber->restart;
 is_applied(2, 'larger than the queue', \&send_failing_rows);
 fails_again('larger than the queue');
 is_repaired('larger than the queue');
-is(refetches(), $refetches, 'that it was fetched again is not due to its size');
+is(refetches(), $refetches,
+	'that it was fetched again is not due to its size');
 is( $subscriber->sql(
 		q(SELECT count(*) FROM parallel_apply.advice('tap') WHERE topic = 'queue_size')
 	),

@@ -133,8 +133,7 @@ $subscriber->wait_until(
 	"transactions = 122 AND retries <= $retries + 1 $stats",
 	'it is not counted when it is committed');
 $subscriber->sql(q(SELECT parallel_apply.pause('tap')));
-$subscriber->wait_until(
-	q(state = 'paused' FROM parallel_apply.subscriptions),
+$subscriber->wait_until(q(state = 'paused' FROM parallel_apply.subscriptions),
 	'it is not paused');
 is(topics(), 'state,conflicts', 'so does a pause, whatever its level');
 $subscriber->sql(

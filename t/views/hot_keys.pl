@@ -383,8 +383,10 @@ $subscriber->wait_until(
 my @stopped = split /\n/,
   $subscriber->sql('SELECT pid FROM parallel_apply.writers WHERE writer > 0');
 $subscriber->stop_idle_writers(@stopped);
-$publisher->sql(join '',
-	map { "INSERT INTO wide VALUES ($_, repeat('x', 5000));\n" } 1001 .. 1004);
+$publisher->sql(
+	join '',
+	map { "INSERT INTO wide VALUES ($_, repeat('x', 5000));\n" } 1001 .. 1004
+);
 $subscriber->wait_until(
 	q(lag >= '1 s' FROM parallel_apply.subscriptions WHERE subname = 'tap'),
 	'there is no backlog');
