@@ -561,7 +561,8 @@ COMMENT ON COLUMN parallel_apply.subscription_stats.leader_waits IS
     'number of times that writers were "waiting for leader": for the apply worker';
 COMMENT ON COLUMN parallel_apply.subscription_stats.lock_waits IS
     'estimated number of waits for locks: processes found waiting for one, checked once a '
-    'second. A wait of the apply worker counts once for each second that it has lasted';
+    'second. A wait of the apply worker counts once for each second that it has lasted; without '
+    'writers, it may also be one for the server''s own parallel apply workers';
 COMMENT ON COLUMN parallel_apply.subscription_stats.apply_time IS
     'time that writers worked on transactions, without waits for each other, in milliseconds';
 COMMENT ON COLUMN parallel_apply.subscription_stats.dependency_wait_time IS
@@ -1165,7 +1166,7 @@ WITH s AS MATERIALIZED (
            v.queue_bytes, v.lag, v.strict_reason, n.transactions, n.retries,
            n.fallback_sync + n.fallback_table + n.fallback_message + n.fallback_failure
            + n.fallback_subscription + n.fallback_no_writer AS left_transactions,
-           n.commit_order_aborts, n.exclusive_table, n.exclusive_truncate, n.refetches,
+           n.leader_transactions, n.commit_order_aborts, n.exclusive_table, n.exclusive_truncate, n.refetches,
            n.exclusive_fallback, n.fallback_sync, n.fallback_table,
            n.fallback_message, n.fallback_failure, n.last_error,
            n.inserts + n.updates + n.deletes AS rows,
@@ -1231,7 +1232,7 @@ WITH s AS MATERIALIZED (
            -- of the lock itself, or of the row, whose locker the process waits for
            (SELECT min(l.relation::regclass::text) FROM pg_locks AS l
              WHERE l.pid = w.pid AND (NOT l.granted OR l.locktype = 'tuple')) AS relation,
-           w.writer = 0 AND s.writers_running > 0
+           w.writer = 0 AND s.writers_running > 0 AND s.leader_transactions > s.left_transactions
            AND current_setting('parallel_apply.leader_participation')::boolean AS may_be_avoided
       FROM s JOIN parallel_apply.writers AS w USING (subid)
       JOIN pg_stat_activity AS a ON a.pid = ANY (w.blocked_by)

@@ -63,7 +63,7 @@
  * bursts of work the writers exit, so free slots do not mean that there are
  * enough.  An alert waits longer than this.
  */
-#define LACK_MS 60000
+#define LACK_MS 30000
 
 /* How long other subscriptions give way to one that lacks slots. */
 #define OTHER_LACKS_MS 5000

@@ -8,8 +8,8 @@
  * Each process of a subscription has a row of counters of its own.  Writer n
  * has row n, and the receiver has the last one.  A row outlives its process,
  * and the next process with that number continues it.  So the sum of all rows
- * covers the time since the slot was taken (slots.c).  No other process writes a row,
- * so counting is an addition to memory that no other process writes.  A single
+ * covers the time since the slot was taken (slots.c).  Counting is an addition to
+ * memory that no other process writes, with the exception below.  A single
  * set of counters, atomic or under a lock, would move its cache lines between
  * writers with every transaction.
  *
@@ -17,7 +17,8 @@
  * the difference.
  *
  * An apply worker that waits for a lock cannot count, so those that read its
- * counters count its wait until then.  It counts the rest when the wait has ended.
+ * counters count its wait until then.  It counts the rest when the wait has ended,
+ * before it counts other waits, so only one process writes these counters at a time.
  *
  * Locking: the lock of the slots protects base and stats_reset.  The error, the
  * failed transaction, and who counts a wait of the apply worker, are protected by

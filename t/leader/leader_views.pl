@@ -123,6 +123,21 @@ sub writer_gives_up
 	return;
 }
 
+# Some that the apply worker has chosen
+$subscriber->reload_with(
+	'parallel_apply.leader_participation = on',
+	'parallel_apply.selftest_fast = on');
+while (
+	$subscriber->sql(
+		'SELECT leader_transactions FROM parallel_apply.subscription_stats') < 2)
+{
+	update(4);
+	$publisher->wait_applied;
+}
+$subscriber->reload_with(
+	'parallel_apply.leader_participation = off',
+	'parallel_apply.selftest_fast = off');
+
 # A transaction that its writer has given up
 my $session = $subscriber->hold('SELECT FROM items WHERE id = 1 FOR UPDATE');
 my $xid = update(1);
@@ -133,7 +148,7 @@ ok( $subscriber->poll_query_until(
 		'postgres',
 		q(SELECT advice ~ 'turn off "parallel_apply.leader_participation"$'
 		FROM parallel_apply.advice('tap') WHERE topic = 'lock')),
-	'the setting that lets it wait for such locks is named, if it is on');
+	'the setting that lets it wait for such locks is named, if it is on and often does');
 $subscriber->reload_with('parallel_apply.leader_participation = off');
 is( $subscriber->sql(
 		'SELECT writers_running FROM parallel_apply.subscriptions'),
@@ -168,6 +183,16 @@ writer_gives_up();
 $subscriber->wait_until(
 	q(count(*) = 1 FROM parallel_apply.writers WHERE writer = 0 AND state = 'waiting for lock'),
 	'the apply worker does not wait for the lock');
+$subscriber->reload_with('parallel_apply.leader_participation = on');
+$subscriber->wait_until(
+	"current_setting('parallel_apply.leader_participation') = 'on'",
+	'the setting is not changed');
+is( $subscriber->sql(
+		q(SELECT advice LIKE '%leader_participation%' FROM parallel_apply.advice('tap') WHERE topic = 'lock')
+	),
+	'f',
+	'it is not named where most of these transactions are left to it');
+$subscriber->reload_with('parallel_apply.leader_participation = off');
 let_it_wait_unseen();
 $subscriber->restart_apply('tap');
 is( $subscriber->sql(
