@@ -28,6 +28,7 @@
 #include "access/genam.h"
 #include "access/table.h"
 #include "access/transam.h"
+#include "catalog/partition.h"
 #include "catalog/pg_constraint.h"
 #include "catalog/pg_index.h"
 #include "catalog/pg_language.h"
@@ -348,6 +349,25 @@ add_stored(PapplyFunctionCache *functions, int cacheid, Oid relid, AttrNumber at
 	ReleaseSysCache(tuple);
 }
 
+/*
+ * Add the functions of the partition keys that the server computes for a row:
+ * of the table, and of those that it is a partition of, since they are in its
+ * partition constraint.
+ */
+static void
+add_partition_keys(PapplyFunctionCache *functions, Relation rel)
+{
+	List	   *tables = NIL;
+	ListCell   *lc;
+
+	if (rel->rd_rel->relispartition)
+		tables = get_partition_ancestors(RelationGetRelid(rel));
+	if (rel->rd_rel->relkind == RELKIND_PARTITIONED_TABLE)
+		tables = lappend_oid(tables, RelationGetRelid(rel));
+	foreach(lc, tables)
+		add_stored(functions, PARTRELID, lfirst_oid(lc), Anum_pg_partitioned_table_partexprs);
+}
+
 PapplyFunctionCache
 papply_function_cache_of(Relation rel, const AttrMap *attnums, MemoryContext context)
 {
@@ -364,9 +384,7 @@ papply_function_cache_of(Relation rel, const AttrMap *attnums, MemoryContext con
 		add_stored(&functions, INDEXRELID, lfirst_oid(lc), Anum_pg_index_indexprs);
 		add_stored(&functions, INDEXRELID, lfirst_oid(lc), Anum_pg_index_indpred);
 	}
-	if (rel->rd_rel->relkind == RELKIND_PARTITIONED_TABLE)
-		add_stored(&functions, PARTRELID, RelationGetRelid(rel),
-				   Anum_pg_partitioned_table_partexprs);
+	add_partition_keys(&functions, rel);
 	functions.has_user_code |= functions.has_any;
 	old_context = MemoryContextSwitchTo(context);
 	functions.hashes = list_copy(functions.hashes);

@@ -30,6 +30,8 @@ my %tables = (
 	generated => 'id int PRIMARY KEY, at text',
 	checked => 'id int PRIMARY KEY, at text',
 	late => 'id int PRIMARY KEY, at text',
+	leaf => 'id int PRIMARY KEY, at text',
+	routed => 'id int PRIMARY KEY, at text',
 	called => 'id int PRIMARY KEY, at text',
 	setting => 'id int PRIMARY KEY, at text',
 	numbered => 'id int PRIMARY KEY',
@@ -62,6 +64,12 @@ my $definitions = qq(
 	CREATE TABLE generated (id int PRIMARY KEY, at text, t timestamptz GENERATED ALWAYS AS (in_tokyo(at)) STORED);
 	CREATE TABLE checked (id int PRIMARY KEY, at text CHECK (is_in_tokyo(at)));
 	CREATE TABLE late ($tables{late});
+	CREATE TABLE root (id int, at text) PARTITION BY RANGE (in_tokyo(at));
+	CREATE TABLE leaf PARTITION OF root (PRIMARY KEY (id)) FOR VALUES FROM ('2000-01-01') TO (MAXVALUE);
+	CREATE TABLE routed (id int, at text) PARTITION BY RANGE (id);
+	CREATE TABLE routed_on PARTITION OF routed FOR VALUES FROM (1) TO (MAXVALUE)
+		PARTITION BY RANGE (in_tokyo(at));
+	CREATE TABLE routed_to PARTITION OF routed_on FOR VALUES FROM ('2000-01-01') TO (MAXVALUE);
 	CREATE TABLE called (id int PRIMARY KEY, at timestamptz,
 		CHECK (set_config('timezone', 'Asia/Tokyo', true) IS NOT NULL));
 	CREATE TABLE setting (id int PRIMARY KEY, at timestamptz);
@@ -147,6 +155,12 @@ same_as_serial('function of a generated column',
 	'* FROM plain', '* FROM generated');
 apply_together(undef, rows(('checked', 'plain') x 4));
 same_as_serial('function of a CHECK', '* FROM plain');
+apply_together(undef, rows(('leaf', 'plain') x 4));
+same_as_serial('function of the partition key of the parent',
+	'* FROM plain');
+apply_together(undef, rows(('routed', 'plain') x 4));
+same_as_serial('function of the partition key of a partition',
+	'* FROM plain');
 apply_together(undef, rows(('called', 'plain') x 4));
 same_as_serial('volatile function of the server', '* FROM plain');
 apply_together(undef, rows(('setting', 'plain') x 4));
