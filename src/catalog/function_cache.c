@@ -12,10 +12,10 @@
  * the writer was allowed to call them.  So it is dropped when one of them has
  * changed, or when rights may have.
  *
- * Built-in functions are found in the expressions of a table.  A user's
- * function may call any other function, which may have been inlined into the
- * plan, so a table that calls one depends on all functions.  Functions in C,
- * as in extensions, are treated as built-in ones.
+ * Functions are found in the expressions of a table, and in the families of its
+ * operator classes.  A user's function may call any other function, which may
+ * have been inlined into the plan, so a table that calls one depends on all
+ * functions.  Functions in C, as in extensions, are treated as built-in ones.
  *
  * The same is true of domains, enums and composite types: they can be altered
  * while a table that uses them is locked.  They may be nested in arrays,
@@ -29,15 +29,19 @@
 #include "access/table.h"
 #include "access/transam.h"
 #include "catalog/partition.h"
+#include "catalog/pg_amop.h"
+#include "catalog/pg_amproc.h"
 #include "catalog/pg_constraint.h"
 #include "catalog/pg_index.h"
 #include "catalog/pg_language.h"
+#include "catalog/pg_opclass.h"
 #include "catalog/pg_partitioned_table.h"
 #include "catalog/pg_proc.h"
 #include "catalog/pg_type.h"
 #include "optimizer/optimizer.h"
 #include "rewrite/rewriteHandler.h"
 #include "utils/builtins.h"
+#include "utils/catcache.h"
 #include "utils/fmgroids.h"
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
@@ -231,20 +235,47 @@ add_expression(PapplyFunctionCache *functions, Node *expr)
 }
 
 /*
+ * Add the support functions and the operators of a family of operator classes.
+ * There may be none.
+ */
+static void
+add_operator_family(PapplyFunctionCache *functions, Oid family)
+{
+	CatCList   *procs = SearchSysCacheList1(AMPROCNUM, ObjectIdGetDatum(family));
+	CatCList   *operators = SearchSysCacheList1(AMOPSTRATEGY, ObjectIdGetDatum(family));
+
+	for (int i = 0; i < procs->n_members; i++)
+	{
+		HeapTuple	tuple = &procs->members[i]->tuple;
+
+		(void) add_function(((Form_pg_amproc) GETSTRUCT(tuple))->amproc, functions);
+	}
+	for (int i = 0; i < operators->n_members; i++)
+	{
+		HeapTuple	tuple = &operators->members[i]->tuple;
+
+		(void) add_function(get_opcode(((Form_pg_amop) GETSTRUCT(tuple))->amopopr), functions);
+	}
+	ReleaseSysCacheList(procs);
+	ReleaseSysCacheList(operators);
+}
+
+/*
  * Add the functions that convert what is sent to values of a type, and that
- * compare its values.
+ * compare its values, also where these are parts of others.
  */
 static void
 add_functions_of_type(PapplyFunctionCache *functions, Oid type)
 {
-	TypeCacheEntry *entry = lookup_type_cache(type, TYPECACHE_EQ_OPR);
+	TypeCacheEntry *entry = lookup_type_cache(type, TYPECACHE_BTREE_OPFAMILY |
+											  TYPECACHE_HASH_OPFAMILY);
 	Oid			function;
 	Oid			param;
 
 	getTypeInputInfo(type, &function, &param);
 	(void) add_function(function, functions);
-	if (OidIsValid(entry->eq_opr))
-		(void) add_function(get_opcode(entry->eq_opr), functions);
+	add_operator_family(functions, entry->btree_opf);
+	add_operator_family(functions, entry->hash_opf);
 }
 
 static void
@@ -266,6 +297,7 @@ add_parts_of_type(PapplyFunctionCache *functions, const FormData_pg_type *form)
 	{
 		case TYPTYPE_ENUM:
 			functions->has_enums = true;
+			add_functions_of_type(functions, form->oid);
 			break;
 		case TYPTYPE_DOMAIN:
 			add_expression(functions, (Node *) domain_checks(form->oid));
@@ -273,6 +305,7 @@ add_parts_of_type(PapplyFunctionCache *functions, const FormData_pg_type *form)
 			break;
 		case TYPTYPE_COMPOSITE:
 			add_composite(functions, form->oid, form->typrelid);
+			add_functions_of_type(functions, form->oid);
 			break;
 		case TYPTYPE_RANGE:
 			functions->has_any = true;	/* such as its canonical function */
@@ -349,6 +382,50 @@ add_stored(PapplyFunctionCache *functions, int cacheid, Oid relid, AttrNumber at
 	ReleaseSysCache(tuple);
 }
 
+/* Add the functions of an operator class that is not one of the server's own. */
+static void
+add_operator_class(PapplyFunctionCache *functions, Oid opclass)
+{
+	HeapTuple	tuple;
+
+	if (opclass < FirstNormalObjectId)
+		return;
+	tuple = SearchSysCache1(CLAOID, ObjectIdGetDatum(opclass));
+	if (!HeapTupleIsValid(tuple))
+		return;
+	add_operator_family(functions, ((Form_pg_opclass) GETSTRUCT(tuple))->opcfamily);
+	ReleaseSysCache(tuple);
+}
+
+/* Do what add_stored() does for the operator classes in a column. */
+static void
+add_operator_classes(PapplyFunctionCache *functions, int cacheid, Oid relid, AttrNumber attnum)
+{
+	HeapTuple	tuple = SearchSysCache1(cacheid, ObjectIdGetDatum(relid));
+	bool		is_null;
+	oidvector  *classes;
+
+	if (!HeapTupleIsValid(tuple))
+		return;
+	classes = (oidvector *) DatumGetPointer(SysCacheGetAttr(cacheid, tuple, attnum, &is_null));
+	for (int i = 0; i < classes->dim1; i++)
+		add_operator_class(functions, classes->values[i]);
+	ReleaseSysCache(tuple);
+}
+
+static void
+add_indexes(PapplyFunctionCache *functions, Relation rel)
+{
+	ListCell   *lc;
+
+	foreach(lc, RelationGetIndexList(rel))
+	{
+		add_stored(functions, INDEXRELID, lfirst_oid(lc), Anum_pg_index_indexprs);
+		add_stored(functions, INDEXRELID, lfirst_oid(lc), Anum_pg_index_indpred);
+		add_operator_classes(functions, INDEXRELID, lfirst_oid(lc), Anum_pg_index_indclass);
+	}
+}
+
 /*
  * Add the functions of the partition keys that the server computes for a row:
  * of the table, and of those that it is a partition of, since they are in its
@@ -365,7 +442,11 @@ add_partition_keys(PapplyFunctionCache *functions, Relation rel)
 	if (rel->rd_rel->relkind == RELKIND_PARTITIONED_TABLE)
 		tables = lappend_oid(tables, RelationGetRelid(rel));
 	foreach(lc, tables)
+	{
 		add_stored(functions, PARTRELID, lfirst_oid(lc), Anum_pg_partitioned_table_partexprs);
+		add_operator_classes(functions, PARTRELID, lfirst_oid(lc),
+							 Anum_pg_partitioned_table_partclass);
+	}
 }
 
 PapplyFunctionCache
@@ -374,16 +455,11 @@ papply_function_cache_of(Relation rel, const AttrMap *attnums, MemoryContext con
 	PapplyFunctionCache functions = {0};
 	TupleConstr *constr = RelationGetDescr(rel)->constr;
 	MemoryContext old_context;
-	ListCell   *lc;
 
 	add_columns(&functions, rel, attnums);
 	for (int i = 0; constr != NULL && i < constr->num_check; i++)
 		add_expression(&functions, stringToNode(constr->check[i].ccbin));
-	foreach(lc, RelationGetIndexList(rel))
-	{
-		add_stored(&functions, INDEXRELID, lfirst_oid(lc), Anum_pg_index_indexprs);
-		add_stored(&functions, INDEXRELID, lfirst_oid(lc), Anum_pg_index_indpred);
-	}
+	add_indexes(&functions, rel);
 	add_partition_keys(&functions, rel);
 	functions.has_user_code |= functions.has_any;
 	old_context = MemoryContextSwitchTo(context);

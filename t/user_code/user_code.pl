@@ -24,6 +24,7 @@ my ($pair, $publisher, $subscriber) = new_pair(
 		timezone = 'UTC'
 		autovacuum = off));
 
+my $time = '2026-05-01 12:00:00';
 my %tables = (
 	gate => 'id int PRIMARY KEY, n int',
 	plain => 'id int PRIMARY KEY, at text',
@@ -32,6 +33,10 @@ my %tables = (
 	late => 'id int PRIMARY KEY, at text',
 	leaf => 'id int PRIMARY KEY, at text',
 	routed => 'id int PRIMARY KEY, at text',
+	ordered => 'id int PRIMARY KEY, at text',
+	hashed => 'id int PRIMARY KEY, at text',
+	excluded => 'id int PRIMARY KEY, at text',
+	typed => 'id int PRIMARY KEY, at text',
 	called => 'id int PRIMARY KEY, at text',
 	setting => 'id int PRIMARY KEY, at text',
 	numbered => 'id int PRIMARY KEY',
@@ -70,6 +75,32 @@ my $definitions = qq(
 	CREATE TABLE routed_on PARTITION OF routed FOR VALUES FROM (1) TO (MAXVALUE)
 		PARTITION BY RANGE (in_tokyo(at));
 	CREATE TABLE routed_to PARTITION OF routed_on FOR VALUES FROM ('2000-01-01') TO (MAXVALUE);
+	CREATE FUNCTION order_in_tokyo(int, int) RETURNS int LANGUAGE plpgsql IMMUTABLE AS
+		\$\$BEGIN PERFORM public.in_tokyo('2000-01-01'); RETURN \$1 - \$2; END\$\$;
+	CREATE FUNCTION hash_in_tokyo(int, bigint) RETURNS bigint LANGUAGE plpgsql IMMUTABLE AS
+		\$\$BEGIN PERFORM public.in_tokyo('2000-01-01'); RETURN \$1; END\$\$;
+	CREATE FUNCTION same_in_tokyo(int, int) RETURNS boolean LANGUAGE plpgsql IMMUTABLE AS
+		\$\$BEGIN PERFORM public.in_tokyo('2000-01-01'); RETURN \$1 = \$2; END\$\$;
+	CREATE OPERATOR === (leftarg = int, rightarg = int, function = same_in_tokyo, commutator = ===);
+	CREATE OPERATOR CLASS ordered_ops FOR TYPE int USING btree AS
+		OPERATOR 1 <, OPERATOR 3 =, FUNCTION 1 order_in_tokyo(int, int);
+	CREATE OPERATOR CLASS hashed_ops FOR TYPE int USING hash AS
+		OPERATOR 1 =, FUNCTION 2 hash_in_tokyo(int, bigint);
+	CREATE OPERATOR CLASS excluded_ops FOR TYPE int USING btree AS
+		OPERATOR 3 ===, FUNCTION 1 btint4cmp(int, int);
+	CREATE TABLE ordered (id int PRIMARY KEY, at text);
+	CREATE INDEX ON ordered (id ordered_ops);
+	CREATE TABLE hashed (id int, at text) PARTITION BY HASH (id hashed_ops);
+	CREATE TABLE hashed_0 PARTITION OF hashed FOR VALUES WITH (MODULUS 1, REMAINDER 0);
+	CREATE TABLE excluded (id int PRIMARY KEY, at text, EXCLUDE (id excluded_ops WITH ===));
+	CREATE TYPE mood AS ENUM ('$time');
+	CREATE FUNCTION order_moods(mood, mood) RETURNS int LANGUAGE plpgsql IMMUTABLE AS
+		\$\$BEGIN PERFORM public.in_tokyo('2000-01-01'); RETURN enum_cmp(\$1, \$2); END\$\$;
+	CREATE OPERATOR CLASS mood_ops DEFAULT FOR TYPE mood USING btree AS
+		OPERATOR 1 < (anyenum, anyenum), OPERATOR 3 = (anyenum, anyenum), FUNCTION 1 order_moods(mood, mood);
+	CREATE TYPE moods AS (mood mood);
+	CREATE TABLE typed (id int PRIMARY KEY, at mood, moods moods GENERATED ALWAYS AS (ROW(at)::moods) STORED);
+	CREATE INDEX ON typed (moods, id);
 	CREATE TABLE called (id int PRIMARY KEY, at timestamptz,
 		CHECK (set_config('timezone', 'Asia/Tokyo', true) IS NOT NULL));
 	CREATE TABLE setting (id int PRIMARY KEY, at timestamptz);
@@ -142,7 +173,6 @@ sub same_as_serial
 }
 
 my $row = 0;
-my $time = '2026-05-01 12:00:00';
 
 sub rows
 {
@@ -161,6 +191,25 @@ same_as_serial('function of the partition key of the parent',
 apply_together(undef, rows(('routed', 'plain') x 4));
 same_as_serial('function of the partition key of a partition',
 	'* FROM plain');
+apply_together(undef, rows(('hashed', 'plain') x 4));
+same_as_serial('function of an operator class of a partition key',
+	'* FROM plain');
+
+# INSERTs are deferred, until a row is updated.
+for (
+	[ 'ordered', 'an operator class of an index' ],
+	[ 'excluded', 'an operator of an exclusion constraint' ],
+	[ 'typed', 'the default operator class of a type' ])
+{
+	my ($table, $what) = @$_;
+	apply_together(
+		undef,
+		map {
+			my ($insert, $plain) = rows($table, 'plain');
+			("$insert; UPDATE $table SET id = -id WHERE id > 0", $plain)
+		} 1 .. 4);
+	same_as_serial("function of $what", '* FROM plain');
+}
 apply_together(undef, rows(('called', 'plain') x 4));
 same_as_serial('volatile function of the server', '* FROM plain');
 apply_together(undef, rows(('setting', 'plain') x 4));
