@@ -40,6 +40,7 @@
 #include "storage/lwlock.h"
 #include "storage/proc.h"
 #include "utils/acl.h"
+#include "utils/fmgroids.h"
 #include "utils/guc.h"
 #include "utils/guc_tables.h"
 #include "utils/wait_event.h"
@@ -524,6 +525,20 @@ papply_compat_init_eval_plan_qual(EPQState *epqstate, EState *estate)
 	EvalPlanQualInit(epqstate, estate, NULL, NIL, -1, NIL);
 #else
 	EvalPlanQualInit(epqstate, estate, NULL, NIL, -1);
+#endif
+}
+
+/*
+ * Does a function of the server call the input function of a type whose name
+ * it gets as text?  16: there are such functions.
+ */
+static inline bool
+papply_compat_takes_type_name(Oid function)
+{
+#if PG_VERSION_NUM >= 160000
+	return function == F_PG_INPUT_IS_VALID || function == F_PG_INPUT_ERROR_INFO;
+#else
+	return false;
 #endif
 }
 

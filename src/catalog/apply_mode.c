@@ -20,9 +20,10 @@
  * The functions concerned are volatile ones, and stable ones that are not
  * built in, which may read tables and would do that with the snapshot of a
  * batch.  The server's own stable functions depend on things that are not
- * replicated, such as the time or the user.  The exceptions are the number and
- * the snapshot of the local transaction, because a batch has only one for
- * several remote transactions.
+ * replicated, such as the time or the user.  The exceptions are those that
+ * export tables as XML or call the functions of a type that a text names, and
+ * the number and the snapshot of the local transaction, because a batch has
+ * only one for several remote transactions.
  *
  * Native: writers cannot apply the changes.
  *-------------------------------------------------------------------------
@@ -182,11 +183,20 @@ makes_exclusive(Oid function, void *found)
 	char		volatility = func_volatile(function);
 	bool		is_exclusive = volatility == PROVOLATILE_VOLATILE;
 
-	if (volatility == PROVOLATILE_STABLE && function >= FirstNormalObjectId)
+	if (volatility == PROVOLATILE_STABLE &&
+		(function >= FirstNormalObjectId || papply_compat_takes_type_name(function)))
 		is_exclusive = true;
 
-	switch (function)			/* these distinguish local transactions */
+	switch (function)
 	{
+			/* these read tables */
+		case F_TABLE_TO_XML:
+		case F_TABLE_TO_XML_AND_XMLSCHEMA:
+		case F_SCHEMA_TO_XML:
+		case F_SCHEMA_TO_XML_AND_XMLSCHEMA:
+		case F_DATABASE_TO_XML:
+		case F_DATABASE_TO_XML_AND_XMLSCHEMA:
+			/* these distinguish local transactions */
 		case F_TXID_CURRENT:
 		case F_TXID_CURRENT_IF_ASSIGNED:
 		case F_PG_CURRENT_XACT_ID:

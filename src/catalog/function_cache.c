@@ -192,7 +192,8 @@ add_function(Oid function, void *context)
 
 /*
  * The same for a function that an expression calls.  Extensions may have left
- * the functions of their types volatile, which is the default.
+ * the functions of their types volatile, which is the default.  A type whose
+ * name is in a text may have any function, for example in its constraints.
  */
 static bool
 add_called_function(Oid function, void *context)
@@ -200,6 +201,7 @@ add_called_function(Oid function, void *context)
 	PapplyFunctionCache *functions = context;
 
 	functions->has_user_code |= func_volatile(function) == PROVOLATILE_VOLATILE;
+	functions->has_any |= papply_compat_takes_type_name(function);
 	return add_function(function, context);
 }
 

@@ -18,6 +18,17 @@ my ($pair, $publisher, $subscriber) = new_pair();
 my @exclusive =
   qw(by_function by_operator by_domain by_argument by_transaction by_identity
   by_assigned by_xid8 by_assigned_xid8 by_snapshot by_old_snapshot);
+my %reader = (
+	by_table => q{table_to_xml('batches', true, false, '')},
+	by_table_schema =>
+	  q{table_to_xml_and_xmlschema('batches', true, false, '')},
+	by_schema => q{schema_to_xml('public', true, false, '')},
+	by_schema_schema => q{schema_to_xml_and_xmlschema('public', true, false, '')},
+	by_database => q{database_to_xml(true, false, '')},
+	by_database_schema => q{database_to_xml_and_xmlschema(true, false, '')});
+$reader{by_type} = q{pg_input_is_valid('1', 'batch')}
+  if $subscriber->pg_version >= 16;
+push @exclusive, sort keys %reader;
 my @parallel = qw(by_server in_domain inside);
 $pair->exec_both(
 	q(CREATE TABLE gate (id int PRIMARY KEY, n int);
@@ -71,6 +82,9 @@ $subscriber->sql(
 	CREATE TABLE by_server (id int PRIMARY KEY, extra timestamptz DEFAULT now(),
 		who text DEFAULT current_user, port text DEFAULT current_setting('port'));)
 );
+$subscriber->sql(
+	"CREATE TABLE $_ (id int PRIMARY KEY, extra text DEFAULT CASE WHEN false THEN $reader{$_}::text END)"
+) for sort keys %reader;
 $subscriber->create_extension;
 $pair->subscribe('tap', with => 'disable_on_error = true');
 
@@ -203,6 +217,15 @@ class_is(
 	'by_identity',
 	'exclusive: volatile function nextval(regclass)',
 	'an identity column does');
+for my $table (sort keys %reader)
+{
+	my ($function) = $reader{$table} =~ /(\w+)/;
+	is( $subscriber->sql(
+			qq{SELECT apply_mode = 'exclusive' AND reason LIKE '% with stable function $function(%'
+			FROM parallel_apply.tables WHERE relid = '$table'::regclass}),
+		't',
+		"a function of the server that may read tables does: $function()");
+}
 class_is('by_server', 'parallel',
 	'other stable functions of the server do not');
 class_is('in_domain', 'parallel', 'nor does a domain that asks nothing');

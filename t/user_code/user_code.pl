@@ -37,6 +37,7 @@ my %tables = (
 	hashed => 'id int PRIMARY KEY, at text',
 	excluded => 'id int PRIMARY KEY, at text',
 	typed => 'id int PRIMARY KEY, at text',
+	named => 'id int PRIMARY KEY, at text',
 	called => 'id int PRIMARY KEY, at text',
 	setting => 'id int PRIMARY KEY, at text',
 	numbered => 'id int PRIMARY KEY',
@@ -58,6 +59,10 @@ my $triggers = join "\n", map {
 	"CREATE TRIGGER code AFTER INSERT ON $_ FOR EACH ROW EXECUTE FUNCTION do_$_();
 	ALTER TABLE $_ ENABLE ALWAYS TRIGGER code;"
 } qw(setting numbered notifying login taking);
+my $is_named =
+  $subscriber->pg_version >= 16
+  ? q(pg_input_is_valid(at, 'public.at_in_tokyo'))
+  : 'is_in_tokyo(at)';
 my $definitions = qq(
 	CREATE ROLE limited; GRANT ALL ON SCHEMA public TO limited;
 	CREATE FUNCTION in_tokyo(s text) RETURNS timestamptz LANGUAGE plpgsql IMMUTABLE AS
@@ -101,6 +106,8 @@ my $definitions = qq(
 	CREATE TYPE moods AS (mood mood);
 	CREATE TABLE typed (id int PRIMARY KEY, at mood, moods moods GENERATED ALWAYS AS (ROW(at)::moods) STORED);
 	CREATE INDEX ON typed (moods, id);
+	CREATE DOMAIN at_in_tokyo AS text CHECK (is_in_tokyo(value));
+	CREATE TABLE named (id int PRIMARY KEY, at text CHECK ($is_named));
 	CREATE TABLE called (id int PRIMARY KEY, at timestamptz,
 		CHECK (set_config('timezone', 'Asia/Tokyo', true) IS NOT NULL));
 	CREATE TABLE setting (id int PRIMARY KEY, at timestamptz);
@@ -199,6 +206,7 @@ same_as_serial('function of an operator class of a partition key',
 for (
 	[ 'ordered', 'an operator class of an index' ],
 	[ 'excluded', 'an operator of an exclusion constraint' ],
+	[ 'named', 'a type that a text names' ],
 	[ 'typed', 'the default operator class of a type' ])
 {
 	my ($table, $what) = @$_;
