@@ -19,6 +19,8 @@ typedef struct PapplyFunctionCache
 	bool		has_user_code;	/* the same, or an expression calls a volatile
 								 * function */
 	bool		is_restricted;	/* not every role may call each of them */
+	bool		has_role_names; /* an expression has the name of a role, such as
+								 * the current user's */
 	List	   *hashes;			/* of their OIDs, as in invalidations */
 	List	   *types;			/* types that can be altered, with those that
 								 * they consist of */
@@ -42,6 +44,9 @@ extern PapplyFunctionCache papply_function_cache_of(Relation rel, const AttrMap 
  */
 extern bool papply_function_cache_concerns(const PapplyFunctionCache *functions,
 										   uint32 hashvalue);
+
+/* Does a change of any role, or of its memberships, concern these? */
+extern bool papply_function_cache_uses_roles(const PapplyFunctionCache *functions);
 
 /* Does an invalidation of types concern these?  hashvalue 0 means all types. */
 extern bool papply_function_cache_uses_type(const PapplyFunctionCache *functions,

@@ -141,6 +141,24 @@ all_arguments(Search *search, FuncExpr *call)
 		arguments : call->args;
 }
 
+/* Is it current_user or one of its like? */
+static bool
+is_user_name(Node *node)
+{
+	if (!IsA(node, SQLValueFunction))
+		return false;
+	switch (((SQLValueFunction *) node)->op)
+	{
+		case SVFOP_CURRENT_ROLE:
+		case SVFOP_CURRENT_USER:
+		case SVFOP_USER:
+		case SVFOP_SESSION_USER:
+			return true;
+		default:
+			return false;
+	}
+}
+
 static bool
 find(Node *node, Search *search)
 {
@@ -150,6 +168,8 @@ find(Node *node, Search *search)
 		return true;
 	if (IsA(node, NextValueExpr))
 		return search->is_wanted(F_NEXTVAL, search->context);
+	if (is_user_name(node))
+		return search->is_wanted(F_CURRENT_USER, search->context);
 	if (IsA(node, CoerceToDomain) && must_expand(search, node) &&
 		find((Node *) domain_checks(((CoerceToDomain *) node)->resulttype), search))
 		return true;
@@ -190,6 +210,14 @@ add_function(Oid function, void *context)
 	return false;
 }
 
+/* Does the function return the name of a role, which can be renamed? */
+static bool
+names_role(Oid function)
+{
+	return function == F_CURRENT_USER || function == F_SESSION_USER ||
+		function == F_GETPGUSERNAME || function == F_PG_GET_USERBYID;
+}
+
 /*
  * The same for a function that an expression calls.  Extensions may have left
  * the functions of their types volatile, which is the default.  A type whose
@@ -201,6 +229,7 @@ add_called_function(Oid function, void *context)
 	PapplyFunctionCache *functions = context;
 
 	functions->has_user_code |= func_volatile(function) == PROVOLATILE_VOLATILE;
+	functions->has_role_names |= names_role(function);
 	functions->has_any |= papply_compat_takes_type_name(function);
 	return add_function(function, context);
 }
@@ -479,6 +508,12 @@ papply_function_cache_concerns(const PapplyFunctionCache *functions, uint32 hash
 		return true;
 	return functions->hashes != NIL &&
 		(hashvalue == 0 || list_member_int(functions->hashes, (int) hashvalue));
+}
+
+bool
+papply_function_cache_uses_roles(const PapplyFunctionCache *functions)
+{
+	return functions->has_any || functions->is_restricted || functions->has_role_names;
 }
 
 /* Computing a hash needs no catalog, so a callback of invalidations may call this. */

@@ -84,8 +84,8 @@ invalidate_relation(Datum arg, Oid relid)
 }
 
 /*
- * Functions have changed or, if this is another cache than theirs, roles, so
- * the user may have gained or lost the right to call one.
+ * Functions have changed or, if this is another cache than theirs, roles: the
+ * user may have gained or lost the right to call one, or have another name.
  */
 static void
 invalidate_functions(Datum arg, int cacheid, uint32 hashvalue)
@@ -96,7 +96,7 @@ invalidate_functions(Datum arg, int cacheid, uint32 hashvalue)
 	hash_seq_init(&status, cache.targets);
 	while ((target = hash_seq_search(&status)) != NULL)
 		if (cacheid == PROCOID ? papply_function_cache_concerns(&target->functions, hashvalue) :
-			target->functions.has_any || target->functions.is_restricted)
+			papply_function_cache_uses_roles(&target->functions))
 			forget_definitions(target);
 }
 

@@ -3,9 +3,9 @@
 # They notice that a function is replaced, or that the owner of the subscription may
 # no longer call it, as PostgreSQL's own apply would, in each writer, and also in a
 # transaction that has called it and waits for its turn.  The same is true of domains,
-# enums and composite types, wherever they are nested, and of text search configurations
-# and dictionaries.  The creation of a function or type that a table does not use has no
-# effect.
+# enums and composite types, wherever they are nested, of text search configurations and
+# dictionaries, and of the names of roles.  The creation of a function or type that a
+# table does not use has no effect.
 use strict;
 use warnings;
 use FindBin;
@@ -44,7 +44,7 @@ $publisher->sql(
 	"CREATE TABLE $_ (id int PRIMARY KEY, v text DEFAULT '$typed{$_}[1]')")
   for sort keys %typed;
 $publisher->sql("CREATE TABLE $_ (id int PRIMARY KEY)")
-  for qw(by_domain by_enum by_search fresh fresher);
+  for qw(by_domain by_enum by_search by_user by_role fresh fresher);
 $publisher->sql(
 	"CREATE TABLE $_ (id int PRIMARY KEY, v text DEFAULT 'the running')")
   for qw(searched found);
@@ -72,6 +72,7 @@ $subscriber->sql(
 	CREATE TYPE pair AS (x int, y int);
 	CREATE DOMAIN pairs AS pair;
 	CREATE TABLE by_domain (id int PRIMARY KEY, extra tiny);
+	CREATE TABLE by_user (id int PRIMARY KEY, extra text DEFAULT current_user);
 	CREATE TABLE fresh (id int PRIMARY KEY);
 	CREATE TABLE fresher (id int PRIMARY KEY);
 	CREATE TABLE by_enum (id int PRIMARY KEY, extra text DEFAULT ('sad'::mood)::text);
@@ -92,6 +93,10 @@ $subscriber->sql(
 );
 $subscriber->sql("CREATE TABLE $_ (id int PRIMARY KEY, v $typed{$_}[0])")
   for sort keys %typed;
+my $oid = $subscriber->sql(q(SELECT 'caller'::regrole::oid));
+$subscriber->sql(
+	"CREATE TABLE by_role (id int PRIMARY KEY, extra text DEFAULT pg_get_userbyid($oid))"
+);
 $subscriber->create_extension;
 $pair->subscribe('tap');
 my $options =
@@ -311,6 +316,16 @@ for (
 		$extra, "$table: $alter, before the turn");
 }
 
+# Names of roles
+for ([ 'by_user', 'applier' ], [ 'by_role', 'caller' ])
+{
+	my ($table, $role) = @$_;
+	do_before_turn(insert_into($table), "ALTER ROLE $role RENAME TO renamed");
+	is($subscriber->sql("SELECT extra FROM $table"),
+		'renamed', "$table: a role is renamed, before the turn");
+	$subscriber->sql("ALTER ROLE renamed RENAME TO $role");
+}
+
 # Text search, in a generated column, an index and a default
 for (
 	[
@@ -458,7 +473,7 @@ $publisher->wait_applied;
 is( $subscriber->sql("SELECT array_agg(id ORDER BY id) FROM $_"),
 	$publisher->sql("SELECT array_agg(id ORDER BY id) FROM $_"),
 	"$_ has the same rows on both sides")
-  for 'gate', 'plain', 'searched', 'found', 'by_search', @tables,
+  for 'gate', 'plain', 'searched', 'found', 'by_search', 'by_user', 'by_role', @tables,
   sort keys %typed;
 $subscriber->nothing_is_left_open;
 finish(
