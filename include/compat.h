@@ -542,6 +542,20 @@ papply_compat_takes_type_name(Oid function)
 #endif
 }
 
+/*
+ * Is it a function such as JSON_VALUE, which converts its result to its own
+ * type?  17: there are such nodes.
+ */
+static inline bool
+papply_compat_is_json_expr(Node *node)
+{
+#if PG_VERSION_NUM >= 170000
+	return IsA(node, JsonExpr);
+#else
+	return false;
+#endif
+}
+
 /* 18: instrumentation; 19: flags. */
 static inline IndexScanDesc
 papply_compat_index_beginscan(Relation rel, Relation index, Snapshot snapshot, int nkeys)

@@ -19,8 +19,8 @@ typedef struct PapplyFunctionCache
 	bool		has_user_code;	/* the same, or an expression calls a volatile
 								 * function */
 	bool		is_restricted;	/* not every role may call each of them */
-	bool		has_role_names; /* an expression has the name of a role, such as
-								 * the current user's */
+	bool		has_role_names; /* an expression has the name of a role, such
+								 * as the current user's */
 	List	   *hashes;			/* of their OIDs, as in invalidations */
 	List	   *types;			/* types that can be altered, with those that
 								 * they consist of */

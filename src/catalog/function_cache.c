@@ -170,8 +170,9 @@ find(Node *node, Search *search)
 		return search->is_wanted(F_NEXTVAL, search->context);
 	if (is_user_name(node))
 		return search->is_wanted(F_CURRENT_USER, search->context);
-	if (IsA(node, CoerceToDomain) && must_expand(search, node) &&
-		find((Node *) domain_checks(((CoerceToDomain *) node)->resulttype), search))
+	if ((IsA(node, CoerceToDomain) || papply_compat_is_json_expr(node)) &&
+		must_expand(search, node) &&
+		find((Node *) domain_checks(exprType(node)), search))
 		return true;
 	if (IsA(node, FuncExpr))
 		return find((Node *) all_arguments(search, (FuncExpr *) node), search);
@@ -253,6 +254,8 @@ add_types_of(Node *node, void *context)
 			add_type(context, exprType(node));
 			break;
 		default:
+			if (papply_compat_is_json_expr(node))
+				add_type(context, exprType(node));
 			break;
 	}
 	return expression_tree_walker(node, add_types_of, context);

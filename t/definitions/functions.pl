@@ -19,6 +19,7 @@ my $writers = 4;
 my ($pair, $publisher, $subscriber) =
   new_pair(subscriber_conf => "parallel_apply.max_batch_transactions = 1\n"
 	  . "default_text_search_config = 'public.ours'\n");
+my @by_json = $subscriber->pg_version >= 17 ? 'by_json' : ();
 my @tables = qw(called checked indexed constrained);
 $publisher->sql(
 	q(CREATE TABLE gate (id int PRIMARY KEY, n int);
@@ -44,7 +45,8 @@ $publisher->sql(
 	"CREATE TABLE $_ (id int PRIMARY KEY, v text DEFAULT '$typed{$_}[1]')")
   for sort keys %typed;
 $publisher->sql("CREATE TABLE $_ (id int PRIMARY KEY)")
-  for qw(by_domain by_enum by_search by_user by_role fresh fresher);
+  for qw(by_domain by_enum by_search by_user by_role fresh fresher),
+  @by_json;
 $publisher->sql(
 	"CREATE TABLE $_ (id int PRIMARY KEY, v text DEFAULT 'the running')")
   for qw(searched found);
@@ -97,6 +99,9 @@ my $oid = $subscriber->sql(q(SELECT 'caller'::regrole::oid));
 $subscriber->sql(
 	"CREATE TABLE by_role (id int PRIMARY KEY, extra text DEFAULT pg_get_userbyid($oid))"
 );
+$subscriber->sql(
+	"CREATE TABLE $_ (id int PRIMARY KEY, extra int DEFAULT JSON_VALUE('5', '\$' RETURNING small))"
+) for @by_json;
 $subscriber->create_extension;
 $pair->subscribe('tap');
 my $options =
@@ -308,7 +313,9 @@ refused_by_type(
 # Defaults of such types
 for (
 	[ 'by_domain', 'ALTER DOMAIN tiny SET DEFAULT 2', '2' ],
-	[ 'by_enum', q(ALTER TYPE mood RENAME VALUE 'sad' TO 'bad'), 'bad' ])
+	[ 'by_enum', q(ALTER TYPE mood RENAME VALUE 'sad' TO 'bad'), 'bad' ],
+	map { [ $_, 'ALTER DOMAIN small ADD CHECK (value < 5) NOT VALID', '' ] }
+	@by_json)
 {
 	my ($table, $alter, $extra) = @$_;
 	do_before_turn(insert_into($table), $alter);
@@ -473,7 +480,8 @@ $publisher->wait_applied;
 is( $subscriber->sql("SELECT array_agg(id ORDER BY id) FROM $_"),
 	$publisher->sql("SELECT array_agg(id ORDER BY id) FROM $_"),
 	"$_ has the same rows on both sides")
-  for 'gate', 'plain', 'searched', 'found', 'by_search', 'by_user', 'by_role', @tables,
+  for 'gate', 'plain', 'searched', 'found', 'by_search', 'by_user',
+  'by_role', @by_json, @tables,
   sort keys %typed;
 $subscriber->nothing_is_left_open;
 finish(

@@ -23,11 +23,14 @@ my %reader = (
 	by_table_schema =>
 	  q{table_to_xml_and_xmlschema('batches', true, false, '')},
 	by_schema => q{schema_to_xml('public', true, false, '')},
-	by_schema_schema => q{schema_to_xml_and_xmlschema('public', true, false, '')},
+	by_schema_schema =>
+	  q{schema_to_xml_and_xmlschema('public', true, false, '')},
 	by_database => q{database_to_xml(true, false, '')},
 	by_database_schema => q{database_to_xml_and_xmlschema(true, false, '')});
 $reader{by_type} = q{pg_input_is_valid('1', 'batch')}
   if $subscriber->pg_version >= 16;
+$reader{by_json} = q{JSON_VALUE('1', '$' RETURNING batch)}
+  if $subscriber->pg_version >= 17;
 push @exclusive, sort keys %reader;
 my @parallel = qw(by_server in_domain inside);
 $pair->exec_both(
@@ -217,14 +220,17 @@ class_is(
 	'by_identity',
 	'exclusive: volatile function nextval(regclass)',
 	'an identity column does');
+
 for my $table (sort keys %reader)
 {
-	my ($function) = $reader{$table} =~ /(\w+)/;
+	my ($function) =
+	  $table eq 'by_json' ? 'last_batch' : $reader{$table} =~ /(\w+)/;
 	is( $subscriber->sql(
 			qq{SELECT apply_mode = 'exclusive' AND reason LIKE '% with stable function $function(%'
 			FROM parallel_apply.tables WHERE relid = '$table'::regclass}),
 		't',
-		"a function of the server that may read tables does: $function()");
+		"a function of the server that may read tables does: $reader{$table}"
+	);
 }
 class_is('by_server', 'parallel',
 	'other stable functions of the server do not');

@@ -193,8 +193,7 @@ same_as_serial('function of a generated column',
 apply_together(undef, rows(('checked', 'plain') x 4));
 same_as_serial('function of a CHECK', '* FROM plain');
 apply_together(undef, rows(('leaf', 'plain') x 4));
-same_as_serial('function of the partition key of the parent',
-	'* FROM plain');
+same_as_serial('function of the partition key of the parent', '* FROM plain');
 apply_together(undef, rows(('routed', 'plain') x 4));
 same_as_serial('function of the partition key of a partition',
 	'* FROM plain');
