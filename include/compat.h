@@ -25,6 +25,7 @@
 #include "catalog/pg_extension.h"
 #include "catalog/pg_subscription.h"
 #include "catalog/pg_subscription_rel.h"
+#include "catalog/pg_type.h"
 #include "commands/tablecmds.h"
 #include "executor/executor.h"
 #include "miscadmin.h"
@@ -541,6 +542,11 @@ papply_compat_takes_type_name(Oid function)
 	return false;
 #endif
 }
+
+/* 19: there is such a type. */
+#if PG_VERSION_NUM < 190000
+#define REGDATABASEOID InvalidOid
+#endif
 
 /*
  * Is it a function such as JSON_VALUE, which converts its result to its own

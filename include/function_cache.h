@@ -21,6 +21,7 @@ typedef struct PapplyFunctionCache
 	bool		is_restricted;	/* not every role may call each of them */
 	bool		has_role_names; /* an expression has the name of a role, such
 								 * as the current user's */
+	bool		has_object_names;	/* names of other objects are looked up */
 	List	   *hashes;			/* of their OIDs, as in invalidations */
 	List	   *types;			/* types that can be altered, with those that
 								 * they consist of */

@@ -21,6 +21,9 @@
  * while a table that uses them is locked.  They may be nested in arrays,
  * ranges and each other.  Those that a user's function uses inside are not
  * known, because most changes of types belong to temporary tables.
+ *
+ * A value of regclass or a similar type is the OID of an object that had a
+ * name when the value was read, so a change of any such object counts.
  *-------------------------------------------------------------------------
  */
 #include "parallel_apply.h"
@@ -312,6 +315,31 @@ add_functions_of_type(PapplyFunctionCache *functions, Oid type)
 	add_operator_family(functions, entry->hash_opf);
 }
 
+/* Does a type store an object whose name its input function looks up? */
+static bool
+names_object(Oid type)
+{
+	switch (type)
+	{
+		case REGCLASSOID:
+		case REGCOLLATIONOID:
+		case REGCONFIGOID:
+		case REGDATABASEOID:
+		case REGDICTIONARYOID:
+		case REGNAMESPACEOID:
+		case REGOPERATOROID:
+		case REGOPEROID:
+		case REGPROCEDUREOID:
+		case REGPROCOID:
+		case REGROLEOID:
+		case REGTYPEOID:
+		case ACLITEMOID:
+			return OidIsValid(type);
+		default:
+			return false;
+	}
+}
+
 static void
 add_composite(PapplyFunctionCache *functions, Oid type, Oid relid)
 {
@@ -366,6 +394,7 @@ add_type(PapplyFunctionCache *functions, Oid type)
 {
 	HeapTuple	tuple;
 
+	functions->has_object_names |= names_object(type) || names_object(get_element_type(type));
 	if (type < FirstUnpinnedObjectId || list_member_oid(functions->types, type))
 		return;
 	functions->types = lappend_oid(functions->types, type);
@@ -507,7 +536,7 @@ papply_function_cache_of(Relation rel, const AttrMap *attnums, MemoryContext con
 bool
 papply_function_cache_concerns(const PapplyFunctionCache *functions, uint32 hashvalue)
 {
-	if (functions->has_any)
+	if (functions->has_any || functions->has_object_names)
 		return true;
 	return functions->hashes != NIL &&
 		(hashvalue == 0 || list_member_int(functions->hashes, (int) hashvalue));
@@ -516,7 +545,8 @@ papply_function_cache_concerns(const PapplyFunctionCache *functions, uint32 hash
 bool
 papply_function_cache_uses_roles(const PapplyFunctionCache *functions)
 {
-	return functions->has_any || functions->is_restricted || functions->has_role_names;
+	return functions->has_any || functions->is_restricted || functions->has_role_names ||
+		functions->has_object_names;
 }
 
 /* Computing a hash needs no catalog, so a callback of invalidations may call this. */
@@ -525,6 +555,8 @@ papply_function_cache_uses_type(const PapplyFunctionCache *functions, uint32 has
 {
 	ListCell   *lc;
 
+	if (functions->has_object_names)
+		return true;
 	foreach(lc, functions->types)
 		if (hashvalue == 0 ||
 			GetSysCacheHashValue1(TYPEOID, ObjectIdGetDatum(lfirst_oid(lc))) == hashvalue)

@@ -177,7 +177,7 @@ begin_to_prepare(PapplyTarget *target)
 	target->local_relid = RelationGetRelid(target->rel);
 	target->state = PAPPLY_TARGET_PREPARING;
 	memset(&target->functions, 0, sizeof(target->functions));
-	target->functions.has_any = true;
+	target->functions.has_any = target->functions.has_object_names = true;
 	target->userid = GetUserId();
 	target->allowed = target->noted = 0;
 	if (target->context != NULL)

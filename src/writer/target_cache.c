@@ -6,8 +6,8 @@
  *
  * The relation cache reports when a table or a composite type has changed.  The
  * catalog caches report when another type, a function, a role or a text search
- * configuration has.  Only
- * tables are locked while they are changed.  If something that a range of transactions has
+ * configuration has, or any object whose name a value may have.  Only tables
+ * are locked while they are changed.  If something that a range of transactions has
  * used before its turn has changed since, the range is applied again.  Once
  * the command that changed it has returned, no row of a later transaction may
  * be made with the former definition.
@@ -126,10 +126,24 @@ invalidate_types(Datum arg, int cacheid, uint32 hashvalue)
 			forget_definitions(target);
 }
 
+/* An object has changed whose name may be in a value. */
+static void
+invalidate_names(Datum arg, int cacheid, uint32 hashvalue)
+{
+	HASH_SEQ_STATUS status;
+	PapplyTarget *target;
+
+	hash_seq_init(&status, cache.targets);
+	while ((target = hash_seq_search(&status)) != NULL)
+		if (target->functions.has_object_names)
+			forget_definitions(target);
+}
+
 static void
 invalidate_schemas(Datum arg, int cacheid, uint32 hashvalue)
 {
 	cache.schema_changes++;
+	invalidate_names(arg, cacheid, hashvalue);
 }
 
 static void
@@ -158,6 +172,9 @@ papply_target_init(void)
 	CacheRegisterSyscacheCallback(TSCONFIGOID, invalidate_text_search, (Datum) 0);
 	CacheRegisterSyscacheCallback(TSCONFIGMAP, invalidate_text_search, (Datum) 0);
 	CacheRegisterSyscacheCallback(TSDICTOID, invalidate_text_search, (Datum) 0);
+	CacheRegisterSyscacheCallback(RELOID, invalidate_names, (Datum) 0);
+	CacheRegisterSyscacheCallback(OPEROID, invalidate_names, (Datum) 0);
+	CacheRegisterSyscacheCallback(COLLOID, invalidate_names, (Datum) 0);
 	CacheRegisterSyscacheCallback(NAMESPACEOID, invalidate_schemas, (Datum) 0);
 	CacheRegisterSyscacheCallback(TYPEOID, invalidate_types, (Datum) 0);
 	CacheRegisterSyscacheCallback(ENUMOID, invalidate_types, (Datum) 0);

@@ -4,7 +4,7 @@
 # no longer call it, as PostgreSQL's own apply would, in each writer, and also in a
 # transaction that has called it and waits for its turn.  The same is true of domains,
 # enums and composite types, wherever they are nested, of text search configurations and
-# dictionaries, and of the names of roles.  The creation of a function or type that a
+# dictionaries, and of the names of roles, and of objects in values.  The creation of a function or type that a
 # table does not use has no effect.
 use strict;
 use warnings;
@@ -30,6 +30,45 @@ $publisher->sql(
 	CREATE TABLE constrained (id int PRIMARY KEY, v int DEFAULT 1);
 	INSERT INTO gate VALUES (1, 0);));
 
+# Columns with names of objects.  Another object gets the name.
+my %named = (
+	of_relation => [
+		'regclass', 'public.namesake',
+		'ALTER INDEX namesake RENAME TO former; CREATE INDEX namesake ON fresh (id)'
+	],
+	of_relations => [
+		'regclass[]', '{public.namesakes}',
+		'ALTER INDEX namesakes RENAME TO formers; CREATE INDEX namesakes ON fresh (id)'
+	],
+	of_function => [
+		'regproc', 'public.namesake',
+		'ALTER FUNCTION namesake RENAME TO former; CREATE FUNCTION namesake() RETURNS int LANGUAGE sql RETURN 2'
+	],
+	of_operator => [
+		'regoper', 'public.##',
+		'DROP OPERATOR ## (NONE, int); CREATE OPERATOR ## (rightarg = int, function = twice)'
+	],
+	of_type => [
+		'regtype', 'public.same',
+		'ALTER DOMAIN same RENAME TO former; CREATE DOMAIN same AS int'
+	],
+	of_role => [
+		'regrole', 'namesake',
+		'ALTER ROLE namesake RENAME TO former; CREATE ROLE namesake'
+	],
+	of_schema => [
+		'regnamespace', 'namesake',
+		'ALTER SCHEMA namesake RENAME TO former; CREATE SCHEMA namesake'
+	],
+	of_collation => [
+		'regcollation', 'public.namesake',
+		'ALTER COLLATION namesake RENAME TO former; CREATE COLLATION namesake FROM "C"'
+	],
+	of_config => [
+		'regconfig', 'public.namesake',
+		'ALTER TEXT SEARCH CONFIGURATION namesake RENAME TO formerly; CREATE TEXT SEARCH CONFIGURATION namesake (COPY = simple)'
+	]);
+
 # Columns of types that are altered.  The value on the publisher has another type.
 my %typed = (
 	of_domain => [ 'small', '-5' ],
@@ -44,6 +83,9 @@ my %typed = (
 $publisher->sql(
 	"CREATE TABLE $_ (id int PRIMARY KEY, v text DEFAULT '$typed{$_}[1]')")
   for sort keys %typed;
+$publisher->sql(
+	"CREATE TABLE $_ (id int PRIMARY KEY, v text DEFAULT '$named{$_}[1]')")
+  for sort keys %named;
 $publisher->sql("CREATE TABLE $_ (id int PRIMARY KEY)")
   for qw(by_domain by_enum by_search by_user by_role fresh fresher),
   @by_json;
@@ -95,6 +137,19 @@ $subscriber->sql(
 );
 $subscriber->sql("CREATE TABLE $_ (id int PRIMARY KEY, v $typed{$_}[0])")
   for sort keys %typed;
+$subscriber->sql(
+	q(CREATE INDEX namesake ON fresh (id);
+	CREATE INDEX namesakes ON fresh (id);
+	CREATE FUNCTION namesake() RETURNS int LANGUAGE sql RETURN 1;
+	CREATE OPERATOR ## (rightarg = int, function = twice);
+	CREATE DOMAIN same AS int;
+	CREATE ROLE namesake;
+	CREATE SCHEMA namesake;
+	CREATE COLLATION namesake FROM "C";
+	CREATE TEXT SEARCH CONFIGURATION namesake (COPY = simple);)
+);
+$subscriber->sql("CREATE TABLE $_ (id int PRIMARY KEY, v $named{$_}[0])")
+  for sort keys %named;
 my $oid = $subscriber->sql(q(SELECT 'caller'::regrole::oid));
 $subscriber->sql(
 	"CREATE TABLE by_role (id int PRIMARY KEY, extra text DEFAULT pg_get_userbyid($oid))"
@@ -333,6 +388,14 @@ for ([ 'by_user', 'applier' ], [ 'by_role', 'caller' ])
 	$subscriber->sql("ALTER ROLE renamed RENAME TO $role");
 }
 
+for my $table (sort keys %named)
+{
+	my ($type, $name, $alter) = @{ $named{$table} };
+	do_before_turn(insert_into($table), $alter);
+	is($subscriber->sql("SELECT v = '$name'::$type FROM $table"),
+		't', "$table: the name of another object, before the turn");
+}
+
 # Text search, in a generated column, an index and a default
 for (
 	[
@@ -482,7 +545,7 @@ is( $subscriber->sql("SELECT array_agg(id ORDER BY id) FROM $_"),
 	"$_ has the same rows on both sides")
   for 'gate', 'plain', 'searched', 'found', 'by_search', 'by_user',
   'by_role', @by_json, @tables,
-  sort keys %typed;
+  sort keys %typed, keys %named;
 $subscriber->nothing_is_left_open;
 finish(
 	$publisher,
