@@ -33,19 +33,23 @@ $publisher->sql(
 # Columns with names of objects.  Another object gets the name.
 my %named = (
 	of_relation => [
-		'regclass', 'public.namesake',
+		'regclass',
+		'public.namesake',
 		'ALTER INDEX namesake RENAME TO former; CREATE INDEX namesake ON fresh (id)'
 	],
 	of_relations => [
-		'regclass[]', '{public.namesakes}',
+		'regclass[]',
+		'{public.namesakes}',
 		'ALTER INDEX namesakes RENAME TO formers; CREATE INDEX namesakes ON fresh (id)'
 	],
 	of_function => [
-		'regproc', 'public.namesake',
+		'regproc',
+		'public.namesake',
 		'ALTER FUNCTION namesake RENAME TO former; CREATE FUNCTION namesake() RETURNS int LANGUAGE sql RETURN 2'
 	],
 	of_operator => [
-		'regoper', 'public.##',
+		'regoper',
+		'public.##',
 		'DROP OPERATOR ## (NONE, int); CREATE OPERATOR ## (rightarg = int, function = twice)'
 	],
 	of_type => [
@@ -61,11 +65,13 @@ my %named = (
 		'ALTER SCHEMA namesake RENAME TO former; CREATE SCHEMA namesake'
 	],
 	of_collation => [
-		'regcollation', 'public.namesake',
+		'regcollation',
+		'public.namesake',
 		'ALTER COLLATION namesake RENAME TO former; CREATE COLLATION namesake FROM "C"'
 	],
 	of_config => [
-		'regconfig', 'public.namesake',
+		'regconfig',
+		'public.namesake',
 		'ALTER TEXT SEARCH CONFIGURATION namesake RENAME TO formerly; CREATE TEXT SEARCH CONFIGURATION namesake (COPY = simple)'
 	]);
 

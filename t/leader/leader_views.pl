@@ -129,7 +129,8 @@ $subscriber->reload_with(
 	'parallel_apply.selftest_fast = on');
 while (
 	$subscriber->sql(
-		'SELECT leader_transactions FROM parallel_apply.subscription_stats') < 2)
+		'SELECT leader_transactions FROM parallel_apply.subscription_stats')
+	< 2)
 {
 	update(4);
 	$publisher->wait_applied;
@@ -148,7 +149,8 @@ ok( $subscriber->poll_query_until(
 		'postgres',
 		q(SELECT advice ~ 'turn off "parallel_apply.leader_participation"$'
 		FROM parallel_apply.advice('tap') WHERE topic = 'lock')),
-	'the setting that lets it wait for such locks is named, if it is on and often does');
+	'the setting that lets it wait for such locks is named, if it is on and often does'
+);
 $subscriber->reload_with('parallel_apply.leader_participation = off');
 is( $subscriber->sql(
 		'SELECT writers_running FROM parallel_apply.subscriptions'),

@@ -135,7 +135,8 @@ $subscriber->wait_until(
 	"clock_timestamp() > '$end'::timestamptz + interval '6 s'",
 	'time does not pass');
 is( $subscriber->sql(
-		q(SELECT state FROM parallel_apply.subscriptions WHERE subname = 'busy')),
+		q(SELECT state FROM parallel_apply.subscriptions WHERE subname = 'busy')
+	),
 	'degraded',
 	'the lack of writers is still shown');
 
