@@ -219,7 +219,7 @@ sub kill_nine
 	$run->{disturbed}{parallel} = 1;
 	return if kill('KILL', $pid) != 1;
 	wait_until($run, 'end of a killed process', sub { !kill(0, $pid) });
-	$node->psql('postgres', 'SELECT 1');
+	try_psql($node, 'SELECT 1');
 	return
 	  if PostgreSQL::Test::Utils::slurp_file($node->logfile, $offset) !~
 	  /\(PID $pid\) was terminated by signal 9/;

@@ -118,7 +118,7 @@ sub takes_first_job
 	$subscriber->sql(q(ALTER SUBSCRIPTION tap SKIP (lsn = '7F000001/0')));
 	my $third = $subscriber->background_psql('postgres');
 	$third->query_until(qr/begins/,
-		"BEGIN;\n\\echo begins\nSELECT FROM gate WHERE id = 2 FOR UPDATE;\n");
+		"BEGIN;\n\\echo begins\nLOCK TABLE gate IN EXCLUSIVE MODE;\n");
 	my $waiting =
 	  q(count(*) = 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND backend_type);
 	$subscriber->wait_until("$waiting = 'client backend'",
