@@ -305,7 +305,9 @@ CREATE VIEW parallel_apply.subscriptions AS
                 WHEN NOT s.subenabled AND s.subdisableonerr
                      AND p.state OPERATOR(pg_catalog.=) 'failing' THEN 'disabled by error'
                 WHEN NOT s.subenabled THEN 'disabled'
-                WHEN p.pid IS NULL AND u.is_running THEN 'degraded'
+                -- an apply worker that exits after an error is still listed by the server
+                WHEN p.pid IS NULL AND u.is_running AND coalesce(p.state, '') OPERATOR(pg_catalog.<>) 'failing'
+                THEN 'degraded'
                 WHEN p.state IS NULL AND u.is_started THEN 'disconnected'
                 WHEN p.state IS NULL THEN 'not running'
                 WHEN n.tables OPERATOR(pg_catalog.>) 0
@@ -316,7 +318,7 @@ CREATE VIEW parallel_apply.subscriptions AS
                 WHEN NOT s.subenabled AND p.state OPERATOR(pg_catalog.=) 'failing'
                 THEN pg_catalog.format('the subscription is disabled, after an error: %s%s', k.skip, p.reason)
                 WHEN NOT s.subenabled THEN 'the subscription is disabled'
-                WHEN p.pid IS NULL AND u.is_running
+                WHEN p.pid IS NULL AND u.is_running AND coalesce(p.state, '') OPERATOR(pg_catalog.<>) 'failing'
                 THEN 'the apply worker does not use parallel_apply, although the library is loaded'
                 WHEN p.state IS NULL AND u.is_started
                 THEN 'the apply worker is connecting to the publisher'
