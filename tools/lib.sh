@@ -429,6 +429,20 @@ run_regress() {
 	count "$ok" "$wrong"
 }
 
+# run_named_tests DIR: the TAP and regression tests in TESTS; those write to DIR.
+run_named_tests() {
+	local regress=() files=() name
+	for name in $TESTS; do
+		case $name in
+			sql/*--*) ;;        # TESTS="sql/*.sql" has installation scripts, too
+			sql/*) regress+=("$(basename "$name" .sql)") ;;
+			*) files+=("$name") ;;
+		esac
+	done
+	[ ${#regress[@]} = 0 ] || run_regress "${regress[@]}"
+	[ ${#files[@]} = 0 ] || run_own_tap "$1" "${files[@]}"
+}
+
 # run_own_tap DIR FILE...
 run_own_tap() {
 	local dir=$1
