@@ -339,7 +339,8 @@ sub receiver_timeout
 
 # A proxy between two sockets, in a process group of its own that can be stopped.
 # Return its leader, which accepts connections and ignores SIGTERM; SIGTERM ends the
-# processes that copy data, one for each direction.
+# processes that copy data, one for each direction.  It ends both or none: the first one
+# does not ignore it any more when it forks.
 sub start_proxy
 {
 	my ($from, $to) = @_;
@@ -353,8 +354,9 @@ sub start_proxy
 	while (my $client = $listener && $listener->accept)
 	{
 		my $server = IO::Socket::UNIX->new(Peer => $to) or next;
-		copy_bytes($client, $server) if !fork();
-		copy_bytes($server, $client) if !fork();
+		next if fork() // die "fork: $!";
+		$SIG{TERM} = 'DEFAULT';
+		copy_bytes(fork() ? ($client, $server) : ($server, $client));
 	}
 	POSIX::_exit(1);
 }
@@ -362,7 +364,6 @@ sub start_proxy
 sub copy_bytes
 {
 	my ($from, $to) = @_;
-	$SIG{TERM} = 'DEFAULT';
 	$SIG{PIPE} = 'IGNORE';
 	my $data;
 	while (sysread($from, $data, 65536))
