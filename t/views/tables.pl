@@ -344,7 +344,8 @@ is( $subscriber->sql(
 	'native|t',
 	'a table that is locked while it is copied is left to the apply worker');
 $lock->release;
-$subscriber->wait_for_subscription_sync($publisher, 'tap');
+# The server would complain of a table that is removed while it becomes ready.
+$subscriber->wait_until_ready;
 $publisher->sql('ALTER PUBLICATION tap DROP TABLE unready');
 $subscriber->sql('ALTER SUBSCRIPTION tap REFRESH PUBLICATION');
 
