@@ -137,6 +137,6 @@ $first->stop;
 
 # That a server has ended is noticed by those that are connected with it.
 finish($publisher, $second,
-	qr/FATAL: .*(could not (connect to the primary|receive data from WAL stream|start WAL streaming|send end-of-streaming)|terminating (walreceiver process|logical replication worker))/
+	qr/FATAL: .*(could not (connect to the primary|(receive data from|send data to) WAL stream|start WAL streaming|send end-of-streaming)|terminating (walreceiver process|logical replication worker))/
 );
 done_testing();
