@@ -305,9 +305,7 @@ CREATE VIEW parallel_apply.subscriptions AS
                 WHEN NOT s.subenabled AND s.subdisableonerr
                      AND p.state OPERATOR(pg_catalog.=) 'failing' THEN 'disabled by error'
                 WHEN NOT s.subenabled THEN 'disabled'
-                -- an apply worker that exits after an error is still listed by the server
-                WHEN p.pid IS NULL AND u.is_running AND coalesce(p.state, '') OPERATOR(pg_catalog.<>) 'failing'
-                THEN 'degraded'
+                WHEN k.is_bypassed THEN 'degraded'
                 WHEN p.state IS NULL AND u.is_started THEN 'disconnected'
                 WHEN p.state IS NULL THEN 'not running'
                 WHEN n.tables OPERATOR(pg_catalog.>) 0
@@ -318,7 +316,7 @@ CREATE VIEW parallel_apply.subscriptions AS
                 WHEN NOT s.subenabled AND p.state OPERATOR(pg_catalog.=) 'failing'
                 THEN pg_catalog.format('the subscription is disabled, after an error: %s%s', k.skip, p.reason)
                 WHEN NOT s.subenabled THEN 'the subscription is disabled'
-                WHEN p.pid IS NULL AND u.is_running AND coalesce(p.state, '') OPERATOR(pg_catalog.<>) 'failing'
+                WHEN k.is_bypassed
                 THEN 'the apply worker does not use parallel_apply, although the library is loaded'
                 WHEN p.state IS NULL AND u.is_started
                 THEN 'the apply worker is connecting to the publisher'
@@ -357,7 +355,10 @@ CREATE VIEW parallel_apply.subscriptions AS
       CROSS JOIN LATERAL (
             SELECT CASE WHEN s.subskiplsn OPERATOR(pg_catalog.<>) '0/0'
                         THEN pg_catalog.format('the transaction that finishes at %s is to be skipped: ', s.subskiplsn)
-                        END AS skip) AS k
+                        END AS skip,
+                   -- an apply worker that exits after an error is still listed by the server
+                   p.pid IS NULL AND u.is_running AND coalesce(p.state, '') OPERATOR(pg_catalog.<>) 'failing'
+                   AS is_bypassed) AS k
      WHERE s.subdbid OPERATOR(pg_catalog.=)
            (SELECT d.oid FROM pg_catalog.pg_database AS d
              WHERE d.datname OPERATOR(pg_catalog.=) pg_catalog.current_database())
