@@ -134,6 +134,9 @@ my $end = $subscriber->sql('SELECT clock_timestamp()');
 $subscriber->wait_until(
 	"clock_timestamp() > '$end'::timestamptz + interval '6 s'",
 	'time does not pass');
+# With which the apply worker looks again
+$publisher->sql('UPDATE busy SET v = v + 1 WHERE id = 1');
+$publisher->wait_applied('busy');
 is( $subscriber->sql(
 		q(SELECT state FROM parallel_apply.subscriptions WHERE subname = 'busy')
 	),
