@@ -94,15 +94,15 @@ sub run
 	return $run->{is_stopped} || @{ $run->{failures} } ? 1 : 0;
 }
 
-# A publisher from 18 on that checks assertions crashes where others send the rollback of a
-# subtransaction that was never sent, or where a transaction that was spilled to disk is
-# cleaned up; sessions and subscribers may fail then.
+# A publisher that checks assertions crashes where a transaction that was spilled to disk is
+# cleaned up and, from 18 on, where others send the rollback of a subtransaction that was
+# never sent; sessions and subscribers may fail then.
 sub failed_assertion
 {
 	my ($run) = @_;
 	return undef if !defined $run->{publisher};
 	return slurp_file($run->{publisher}->logfile) =~
-	  /TRAP: failed Assert\("(rbtxn_is_streamed\(|txn->final_lsn != InvalidXLogRecPtr)/
+	  /TRAP: (?:failed Assert|FailedAssertion)\("(?:rbtxn_is_streamed\(|txn->final_lsn != InvalidXLogRecPtr)/
 	  ? 'an assertion of the publisher fails'
 	  : undef;
 }
