@@ -49,6 +49,20 @@ sub prepared
 	return $subscriber->sql('SELECT count(*) FROM pg_prepared_xacts');
 }
 
+# Wait until a new apply worker has got everything: it sleeps, and not to connect.
+sub wait_until_received
+{
+	my ($lsn) = @_;
+	$publisher->wait_until(
+		"count(*) = 1 AND bool_and(state = 'streaming' AND sent_lsn > '$lsn') FROM pg_stat_replication",
+		'the new apply worker is sent nothing');
+	$subscriber->wait_until(
+		"wait_event IN ('Extension', 'LogicalApplyMain') FROM pg_stat_activity WHERE pid = "
+		  . $subscriber->apply_pid('tap'),
+		'the new apply worker does not become idle');
+	return;
+}
+
 # Return a session that has paused the subscription at this position.
 sub new_session
 {
@@ -136,6 +150,7 @@ sub check_positions
 		if ($n == 3)
 		{
 			$subscriber->restart_apply('tap');
+			wait_until_received($lsn);
 			is(pause_in($session, $lsn),
 				't', "$how: a new apply worker is paused");
 			is(marks(), $expected, "$how: at the same position");
