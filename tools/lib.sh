@@ -429,7 +429,7 @@ run_regress() {
 	count "$ok" "$wrong"
 }
 
-# run_named_tests DIR: the TAP and regression tests in TESTS; those write to DIR.
+# run_named_tests DIR: the regression and TAP tests in TESTS; TAP tests write to DIR.
 run_named_tests() {
 	local regress=() files=() name
 	for name in $TESTS; do

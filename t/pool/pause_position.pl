@@ -49,7 +49,7 @@ sub prepared
 	return $subscriber->sql('SELECT count(*) FROM pg_prepared_xacts');
 }
 
-# Wait until a new apply worker has got everything: it sleeps, and not to connect.
+# Wait until a new apply worker has received everything and waits for more.
 sub wait_until_received
 {
 	my ($lsn) = @_;
