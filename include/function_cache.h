@@ -10,6 +10,7 @@
 #include "access/attmap.h"
 #include "nodes/nodeFuncs.h"
 #include "nodes/pg_list.h"
+#include "utils/inval.h"
 #include "utils/relcache.h"
 
 typedef struct PapplyFunctionCache
@@ -40,18 +41,17 @@ extern PapplyFunctionCache papply_function_cache_of(Relation rel, const AttrMap 
 													MemoryContext context);
 
 /*
- * Does an invalidation of functions concern these?  hashvalue 0 means all
- * functions.
+ * Have the callback called whenever something may have changed that such functions and
+ * types depend on.  A change of a composite type is reported by the relation cache only.
  */
-extern bool papply_function_cache_concerns(const PapplyFunctionCache *functions,
+extern void papply_function_cache_watch(SyscacheCallbackFunction callback);
+
+/*
+ * Does an invalidation that such a callback is called for concern these?  Accesses no
+ * catalog.
+ */
+extern bool papply_function_cache_concerns(const PapplyFunctionCache *functions, int cacheid,
 										   uint32 hashvalue);
-
-/* Does a change of any role, or of its memberships, concern these? */
-extern bool papply_function_cache_uses_roles(const PapplyFunctionCache *functions);
-
-/* Does an invalidation of types concern these?  hashvalue 0 means all types. */
-extern bool papply_function_cache_uses_type(const PapplyFunctionCache *functions,
-											uint32 hashvalue);
 
 /*
  * Does the expression call a function that is wanted?  The expression is in

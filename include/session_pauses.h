@@ -24,9 +24,10 @@ typedef struct PapplySessionPause
 {
 	Oid			subid;			/* InvalidOid: unused */
 	int			pid;			/* of the session */
-	XLogRecPtr	remote_lsn;		/* of the publisher; InvalidXLogRecPtr: where
-								 * the subscription is, until the receiver has
-								 * set it */
+	XLogRecPtr	remote_lsn;		/* of the publisher; InvalidXLogRecPtr: the
+								 * receiver has not set it yet */
+	bool		has_position;	/* the session has given one; otherwise, it is
+								 * where the subscription is */
 	PapplySessionPauseState state;
 } PapplySessionPause;
 

@@ -533,33 +533,67 @@ papply_function_cache_of(Relation rel, const AttrMap *attnums, MemoryContext con
 	return functions;
 }
 
-bool
-papply_function_cache_concerns(const PapplyFunctionCache *functions, uint32 hashvalue)
+void
+papply_function_cache_watch(SyscacheCallbackFunction callback)
 {
-	if (functions->has_any || functions->has_object_names)
-		return true;
-	return functions->hashes != NIL &&
-		(hashvalue == 0 || list_member_int(functions->hashes, (int) hashvalue));
-}
+	static const int caches[] = {
+		PROCOID,
+		AUTHOID,
+		AUTHMEMROLEMEM,
+		DATABASEOID,			/* its owner has a role: see rights.c */
+		TSCONFIGOID,
+		TSCONFIGMAP,
+		TSDICTOID,
+		RELOID,
+		OPEROID,
+		COLLOID,
+		NAMESPACEOID,
+		TYPEOID,
+		ENUMOID
+	};
 
-bool
-papply_function_cache_uses_roles(const PapplyFunctionCache *functions)
-{
-	return functions->has_any || functions->is_restricted || functions->has_role_names ||
-		functions->has_object_names;
+	for (int i = 0; i < lengthof(caches); i++)
+		CacheRegisterSyscacheCallback(caches[i], callback, (Datum) 0);
 }
 
 /* Computing a hash needs no catalog, so a callback of invalidations may call this. */
-bool
-papply_function_cache_uses_type(const PapplyFunctionCache *functions, uint32 hashvalue)
+static bool
+uses_type(const PapplyFunctionCache *functions, uint32 hashvalue)
 {
 	ListCell   *lc;
 
-	if (functions->has_object_names)
-		return true;
 	foreach(lc, functions->types)
 		if (hashvalue == 0 ||
 			GetSysCacheHashValue1(TYPEOID, ObjectIdGetDatum(lfirst_oid(lc))) == hashvalue)
 		return true;
 	return false;
+}
+
+bool
+papply_function_cache_concerns(const PapplyFunctionCache *functions, int cacheid,
+							   uint32 hashvalue)
+{
+	if (functions->has_object_names)
+		return true;
+	switch (cacheid)
+	{
+		case PROCOID:
+			return functions->has_any ||
+				(hashvalue == 0 ? functions->hashes != NIL :
+				 list_member_int(functions->hashes, (int) hashvalue));
+		case TSCONFIGOID:
+		case TSCONFIGMAP:
+		case TSDICTOID:			/* any function may use it */
+			return functions->has_any || functions->hashes != NIL;
+		case AUTHOID:
+		case AUTHMEMROLEMEM:
+		case DATABASEOID:		/* the right to call a function, or a name */
+			return functions->has_any || functions->is_restricted || functions->has_role_names;
+		case TYPEOID:
+			return uses_type(functions, hashvalue);
+		case ENUMOID:
+			return functions->has_any || functions->has_enums;
+		default:				/* only names of objects */
+			return false;
+	}
 }

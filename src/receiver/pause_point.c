@@ -21,6 +21,10 @@
  * origin, which is the end of a record, for that of the last one that has begun:
  * between two records both say the same.
  *
+ * If the session has given no position, it is the byte after the beginning of the last
+ * record that has begun, which a receiver that starts would take for passed.  So it
+ * sets the position again: its predecessor has begun nothing beyond that.
+ *
  * Between the look at the number of changes and the beginning of a transaction, a
  * session may add a pause.  Then the position was passed.
  *-------------------------------------------------------------------------
@@ -83,6 +87,7 @@ static void
 look(void)
 {
 	uint32		changes = papply_session_pauses_changes();
+	bool		is_first = !point.is_known;
 
 	if (likely(point.is_known && changes == point.changes))
 		return;
@@ -96,7 +101,8 @@ look(void)
 		point.pause.remote_lsn = InvalidXLogRecPtr;
 		return;
 	}
-	if (point.pause.remote_lsn == InvalidXLogRecPtr)
+	if (!point.pause.has_position &&
+		(is_first || point.pause.remote_lsn == InvalidXLogRecPtr))
 		report(PAPPLY_PAUSE_REQUESTED, point.begun_lsn + 1);
 	else if (point.pause.remote_lsn <= point.begun_lsn)
 	{

@@ -167,6 +167,7 @@ papply_session_pauses_set(Oid subid, XLogRecPtr remote_lsn)
 			pause->state = PAPPLY_PAUSE_REQUESTED;
 		pause->subid = subid;
 		pause->remote_lsn = remote_lsn;
+		pause->has_position = remote_lsn != InvalidXLogRecPtr;
 		result = 0;
 	}
 	else if (pause != NULL)

@@ -11,10 +11,11 @@
  * transaction, and so do the partitions that it has opened.  Each of them is a
  * target of its own (target.c), with the executor state of its root.
  *
- * The set of partitions is the one at the moment when the routing began.  The
- * lock on the root allows other sessions to attach or detach partitions
- * meanwhile.  No row is misplaced by that.  A partition can be detached only
- * after this transaction has ended.  Attaching one locks the default
+ * The set of partitions is the one at the moment when the routing began, with the
+ * root locked and a new snapshot, which decides about a partition that is being
+ * detached concurrently.  The lock on the root allows other sessions to attach or
+ * detach partitions meanwhile.  No row is misplaced by that.  A partition can be
+ * detached only after this transaction has ended.  Attaching one locks the default
  * partition, which would get its rows otherwise, and the constraint of the
  * default partition is checked for each row, including one that is only
  * searched for.  What can still happen is "no partition found", an error after

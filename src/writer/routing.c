@@ -10,6 +10,7 @@
 #include "executor/execPartition.h"
 #include "utils/rel.h"
 
+#include "local_commit.h"
 #include "routing.h"
 
 LogicalRepRelMapEntry *
@@ -55,6 +56,12 @@ papply_routing_begin(PapplyTarget *root)
 	routing->operation = CMD_INSERT;
 	routing->resultRelInfo = makeNode(ResultRelInfo);
 	InitResultRelInfo(routing->resultRelInfo, root->rel, 1, NULL, 0);
+
+	/*
+	 * A partition that is being detached concurrently must not be in the set
+	 * any more.
+	 */
+	papply_local_renew_snapshot();
 
 	/*
 	 * The partition key may contain functions of the owner, which are called

@@ -83,59 +83,15 @@ invalidate_relation(Datum arg, Oid relid)
 			target->state = PAPPLY_TARGET_STALE;
 }
 
-/*
- * Functions have changed or, if this is another cache than theirs, roles: the
- * user may have gained or lost the right to call one, or have another name.
- */
 static void
-invalidate_functions(Datum arg, int cacheid, uint32 hashvalue)
+invalidate_definitions(Datum arg, int cacheid, uint32 hashvalue)
 {
 	HASH_SEQ_STATUS status;
 	PapplyTarget *target;
 
 	hash_seq_init(&status, cache.targets);
 	while ((target = hash_seq_search(&status)) != NULL)
-		if (cacheid == PROCOID ? papply_function_cache_concerns(&target->functions, hashvalue) :
-			papply_function_cache_uses_roles(&target->functions))
-			forget_definitions(target);
-}
-
-/* Any function may use the text search configuration or dictionary that has changed. */
-static void
-invalidate_text_search(Datum arg, int cacheid, uint32 hashvalue)
-{
-	invalidate_functions(arg, PROCOID, 0);
-}
-
-/*
- * A type has changed or, if this is another cache than theirs, a label of an
- * enum.  A domain counts as changed when its default or a constraint has.
- */
-static void
-invalidate_types(Datum arg, int cacheid, uint32 hashvalue)
-{
-	HASH_SEQ_STATUS status;
-	PapplyTarget *target;
-
-	hash_seq_init(&status, cache.targets);
-	while ((target = hash_seq_search(&status)) != NULL)
-		if (target->state == PAPPLY_TARGET_PREPARING ||
-			(cacheid == TYPEOID ?
-			 papply_function_cache_uses_type(&target->functions, hashvalue) :
-			 target->functions.has_any || target->functions.has_enums))
-			forget_definitions(target);
-}
-
-/* An object has changed whose name may be in a value. */
-static void
-invalidate_names(Datum arg, int cacheid, uint32 hashvalue)
-{
-	HASH_SEQ_STATUS status;
-	PapplyTarget *target;
-
-	hash_seq_init(&status, cache.targets);
-	while ((target = hash_seq_search(&status)) != NULL)
-		if (target->functions.has_object_names)
+		if (papply_function_cache_concerns(&target->functions, cacheid, hashvalue))
 			forget_definitions(target);
 }
 
@@ -143,7 +99,6 @@ static void
 invalidate_schemas(Datum arg, int cacheid, uint32 hashvalue)
 {
 	cache.schema_changes++;
-	invalidate_names(arg, cacheid, hashvalue);
 }
 
 static void
@@ -165,19 +120,8 @@ papply_target_init(void)
 	cache.targets = hash_create("parallel_apply targets", 128, &ctl,
 								HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
 	CacheRegisterRelcacheCallback(invalidate_relation, (Datum) 0);
-	CacheRegisterSyscacheCallback(PROCOID, invalidate_functions, (Datum) 0);
-	CacheRegisterSyscacheCallback(AUTHOID, invalidate_functions, (Datum) 0);
-	CacheRegisterSyscacheCallback(AUTHMEMROLEMEM, invalidate_functions, (Datum) 0);
-	CacheRegisterSyscacheCallback(DATABASEOID, invalidate_functions, (Datum) 0);	/* as in rights.c */
-	CacheRegisterSyscacheCallback(TSCONFIGOID, invalidate_text_search, (Datum) 0);
-	CacheRegisterSyscacheCallback(TSCONFIGMAP, invalidate_text_search, (Datum) 0);
-	CacheRegisterSyscacheCallback(TSDICTOID, invalidate_text_search, (Datum) 0);
-	CacheRegisterSyscacheCallback(RELOID, invalidate_names, (Datum) 0);
-	CacheRegisterSyscacheCallback(OPEROID, invalidate_names, (Datum) 0);
-	CacheRegisterSyscacheCallback(COLLOID, invalidate_names, (Datum) 0);
+	papply_function_cache_watch(invalidate_definitions);
 	CacheRegisterSyscacheCallback(NAMESPACEOID, invalidate_schemas, (Datum) 0);
-	CacheRegisterSyscacheCallback(TYPEOID, invalidate_types, (Datum) 0);
-	CacheRegisterSyscacheCallback(ENUMOID, invalidate_types, (Datum) 0);
 	CacheRegisterSyscacheCallback(SUBSCRIPTIONRELMAP, invalidate_states, (Datum) 0);
 }
 

@@ -203,6 +203,37 @@ check_refused(
 	'a partition that is a foreign table');
 $pair->rows_equal('abroad');
 
+# Detects: a row put into a partition that is being detached.  The reader keeps the command
+# between its two transactions, of which the first one ends while a transaction is blocked.
+{
+	my $offset = -s $subscriber->logfile;
+	my $gate = $subscriber->hold('SELECT FROM gate FOR UPDATE');
+	my $reader = $subscriber->hold('SELECT FROM rights_d');
+	my $session = $subscriber->background_psql('postgres');
+	$publisher->sql(
+		q(BEGIN; UPDATE gate SET n = n + 1; INSERT INTO rights VALUES (30, 'd', 0); COMMIT)
+	);
+	$subscriber->wait_for_state('waiting for lock');
+	$session->query_until(qr/begun/,
+		"\\echo begun\nALTER TABLE rights DETACH PARTITION rights_d CONCURRENTLY;\n\\echo detached\n"
+	);
+	$subscriber->wait_until(
+		q(inhdetachpending FROM pg_inherits WHERE inhrelid = 'rights_d'::regclass),
+		'the partition is not being detached');
+	$gate->release;
+	ok( $subscriber->wait_for_log(
+			qr/ERROR:  no partition of relation "rights" found for row/,
+			$offset),
+		'a partition that is being detached gets no row');
+	$reader->release;
+	$session->query_until(qr/detached/, '');
+	$session->quit;
+	$subscriber->sql(
+		q(ALTER TABLE rights ATTACH PARTITION rights_d FOR VALUES IN ('d')));
+	$publisher->wait_applied;
+	all_equal('after it has been attached again');
+}
+
 # Detects: a trigger that fires in replica mode ignored because only one partition
 # has it.
 $subscriber->sql(

@@ -101,8 +101,16 @@ sub check_positions
 		"SELECT parallel_apply.alter_subscription_config('tap', $writers)");
 	$subscriber->wait_for_pool('tap', $writers > 1 ? $writers : 0);
 
+	# The new apply worker begins at the end of the record of which the pause is after the first
+	# byte, and must hold what is written from here on.
+	$publisher->sql('INSERT INTO marks VALUES (0)');
+	$publisher->wait_applied;
 	my $session = new_session();
 	is(pause_in($session), 't', "$how: it pauses where it is");
+	$subscriber->restart_apply('tap');
+	$subscriber->wait_until(
+		q(state = 'paused' FROM parallel_apply.subscriptions),
+		"$how: a new apply worker does not pause");
 
 	# Each step is a position, what it must show, and how many transactions are prepared.
 	my @steps;
