@@ -9,8 +9,8 @@
 
 #include "executor/execPartition.h"
 #include "utils/rel.h"
+#include "utils/snapmgr.h"
 
-#include "local_commit.h"
 #include "routing.h"
 
 LogicalRepRelMapEntry *
@@ -61,7 +61,8 @@ papply_routing_begin(PapplyTarget *root)
 	 * A partition that is being detached concurrently must not be in the set
 	 * any more.
 	 */
-	papply_local_renew_snapshot();
+	PopActiveSnapshot();
+	PushActiveSnapshot(GetTransactionSnapshot());
 
 	/*
 	 * The partition key may contain functions of the owner, which are called
