@@ -101,8 +101,8 @@ sub check_positions
 		"SELECT parallel_apply.alter_subscription_config('tap', $writers)");
 	$subscriber->wait_for_pool('tap', $writers > 1 ? $writers : 0);
 
-	# The new apply worker begins at the end of the record of which the pause is after the first
-	# byte, and must hold what is written from here on.
+	# Detects: a pause that ends with the apply worker.  Its position is within the commit record
+	# of this transaction, and the new apply worker begins at the end of that record.
 	$publisher->sql('INSERT INTO marks VALUES (0)');
 	$publisher->wait_applied;
 	my $session = new_session();
